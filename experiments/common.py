@@ -20,6 +20,7 @@ from hvd_ft.tools.cluster.cluster_dir import ClusterDir
 
 ROOT = Path(__file__).resolve().parents[1]
 HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
+os.environ.setdefault("HOROVOD_FT_OUTPUT_PREFIX", "none")  # lines of ranks are read as they are
 _END_SECONDS = 60  # hvdft run has limits of its own, which are shorter
 
 

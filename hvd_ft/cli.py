@@ -60,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         root = parser()
+        if not given:
+            root.print_help()
+            return 0
         if given and given[0].startswith("-") and given[0] not in _ROOT_FLAGS:
             root.error(f"{given[0]} stands before the command; give that first, as in {_FIRST}")
         options = root.parse_args(given)
@@ -76,7 +79,8 @@ def parser() -> Parser:
     """Returns the parser of the whole command line."""
     root = Parser(
         prog="hvdft",
-        description="Horovod training that goes on when a rank dies.",
+        description="Horovod training that continues when a rank dies.",
+        epilog=f"Start here: {_FIRST}",
         allow_abbrev=False,
     )
     root.add_argument("--version", action="version", version=f"hvdft {__version__}")

@@ -24,6 +24,7 @@ from hvd_ft.job.settings import GROUPS, variables
 from hvd_ft.page.server import PageState
 from hvd_ft.status.flight_record import FlightRecord
 from hvd_ft.status.snapshot import JobStatus
+from hvd_ft.system.command_line import Parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hvd_ft"
@@ -100,7 +101,7 @@ def settings_page() -> str:
     )
 
 
-def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def _commands(parser: Parser) -> Iterator[Parser]:
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -110,9 +111,13 @@ def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPars
 
 def commands_page() -> str:
     """Returns the page of the command line: every command's help."""
-    parts = [_NOTE, "# Commands", "", "Every command explains itself: `hvdft run --help`.", ""]
+    intro = (
+        "Every command explains itself: `hvdft run --help`. Flags for experts are shown here, and "
+        "by `hvdft run --help-all`."
+    )
+    parts = [_NOTE, "# Commands", "", intro, ""]
     for parser in _commands(cli.parser()):
-        parts += [f"## {parser.prog}", "", "```", parser.format_help().rstrip(), "```", ""]
+        parts += [f"## {parser.prog}", "", "```", parser.format_all().rstrip(), "```", ""]
     return "\n".join(parts)
 
 

@@ -77,7 +77,7 @@ def run_job(cluster: str | None, chance: random.Random) -> tuple[list[str], str]
     numbers = map(str, chance.choice(JOBS))
     mark = uuid.uuid4().hex
     job = subprocess.Popen(
-        [*before, *hvdft, "run", "-np", str(size), *flags, *script, *numbers],
+        [*before, *hvdft, "run", "--no-prefix", "-np", str(size), *flags, *script, *numbers],
         env={**os.environ, MARK: mark, "HOROVOD_FT_MAX_FAILURES": "1000"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

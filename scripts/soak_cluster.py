@@ -142,7 +142,7 @@ class RunningJob:
 def training_on(cluster: str) -> RunningJob:
     """Starts a job on a cluster."""
     hosts, spares = ",".join(HOSTS), ",".join(SPARES)
-    job = ["run", "-np", str(RANKS), "-H", hosts, "--spare-hosts", spares]
+    job = ["run", "--no-prefix", "-np", str(RANKS), "-H", hosts, "--spare-hosts", spares]
     enter = [*HVDFT, "cluster", "run", "--name", cluster, "--"]
     return RunningJob([*enter, *HVDFT, *job, sys.executable, str(SCRIPT), EPOCHS])
 

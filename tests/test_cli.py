@@ -1,11 +1,12 @@
 """The command line: what it takes, and one clear line for what it does not."""
 
+import argparse
 import io
 import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from hvd_ft.launcher import live_display
 from hvd_ft.launcher import run as launcher
 from hvd_ft.launcher.job import Job, ResolvedJob
 from hvd_ft.native.types import Divergence, Memory, State, Status
+from hvd_ft.system.command_line import Parser
 from hvd_ft.tools.check import self_check
 
 Run = Callable[..., tuple[int, str, str]]
@@ -43,7 +45,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     """Collects the jobs that would be started; each ends with exit code 7."""
     jobs: list[Job] = []
 
-    def launch(resolved: ResolvedJob, display: object, page: object) -> int:
+    def launch(resolved: ResolvedJob, display: object, page: object, outcome: object) -> int:
         jobs.append(resolved.job)
         return 7
 
@@ -55,14 +57,35 @@ def test_version(hvdft: Run) -> None:
     assert hvdft("--version") == (0, f"hvdft {__version__}\n", "")
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["run", "build-horovod", "check", "report", "bench", "cluster", "probe", "tune"],
-)
-def test_every_command_has_help_with_an_example(hvdft: Run, command: str) -> None:
-    code, out, _ = hvdft(command, "--help")
+def parsers(parser: Parser) -> Iterator[Parser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from parsers(command)
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    _, *commands = parsers(cli.parser())
+    assert len(commands) > 20
+    for command in commands:
+        # The example may be of a command below it, or start with another program.
+        assert f"Example: {command.prog}" in " ".join(command.format_help().split()) or (
+            command.prog in command.format_help().rpartition("Example: ")[2]
+        ), command.prog
+
+
+def test_flags_for_experts_are_shown_only_by_help_all(hvdft: Run) -> None:
+    code, short, _ = hvdft("run", "--help")
     assert code == 0
-    assert f"Example: hvdft {command}" in out
+    code, full, _ = hvdft("run", "--help-all")
+    assert code == 0
+    for flag in ("--autotune-warmup-samples", "--cycle-time-ms", "--topology", "--mpi-args"):
+        assert flag in full
+        assert flag not in short
+    for group in ("the job:", "what it survives:", "checkpoints (", "observe it:", "placement and"):
+        assert f"\n{group}" in short
+    assert "--help-all" in short
 
 
 def test_the_help_names_every_command(hvdft: Run) -> None:
@@ -86,7 +109,7 @@ def test_the_help_names_every_command(hvdft: Run) -> None:
         (["run", "-np", "2", "--fast", "true"], "unrecognized arguments: --fast"),
         (["run", "-np", "2", "--reprot", "r", "true"], "--reprot: is --report meant?"),
         (["run", "-np", "2", "--reprot=r", "true"], "--reprot=r: is --report meant?"),
-        (["run", "-np", "2", "--gloo", "true"], "--gloo: hvd_ft always uses MPI; leave it out"),
+        (["run", "-np", "2", "--gloo", "true"], "--gloo: hvd_ft always uses MPI between hosts"),
         (["run", "-np", "2", "--bind-to", "cores", "true"], "'cores': is core meant?"),
         (["report", "r", "--pictur", "p"], "--pictur p: is --picture meant?"),
         (["run", "-np", "2"], "no command given"),
@@ -125,12 +148,19 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert part in err
 
 
-@pytest.mark.parametrize("command", [[], ["bench"], ["checkpoint"], ["cluster"], ["log"]])
+@pytest.mark.parametrize("command", [["bench"], ["checkpoint"], ["cluster"], ["log"]])
 def test_a_command_that_is_not_finished_shows_its_help(hvdft: Run, command: list[str]) -> None:
     code, out, err = hvdft(*command)
     assert (code, out) == (2, "")
     assert err.startswith(" ".join(["usage: hvdft", *command]))
     assert "\ncommands:\n" in err
+
+
+def test_hvdft_alone_shows_its_help(hvdft: Run) -> None:
+    code, out, err = hvdft()
+    assert (code, err) == (0, "")
+    assert out == hvdft("--help")[1]
+    assert "Start here: hvdft run -np 4 python train.py" in out
 
 
 def test_run_starts_the_job_as_told(hvdft: Run, started: list[Job]) -> None:
@@ -149,7 +179,7 @@ def test_run_starts_the_job_as_told(hvdft: Run, started: list[Job]) -> None:
 def test_other_hosts_come_in_a_machine_file(hvdft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str | None] = []
 
-    def launch(resolved: ResolvedJob, display: object, page: object) -> int:
+    def launch(resolved: ResolvedJob, display: object, page: object, outcome: object) -> int:
         job = resolved.job
         told.append(Path(job.machine_file).read_text() if job.machine_file else None)
         return 0
@@ -169,7 +199,7 @@ def test_the_command_may_follow_two_dashes(hvdft: Run, started: list[Job]) -> No
 def test_a_picture_needs_no_report_of_the_user(
     hvdft: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def launch(resolved: ResolvedJob, display: object, page: object) -> int:
+    def launch(resolved: ResolvedJob, display: object, page: object, outcome: object) -> int:
         job = resolved.job
         assert job.report
         Path(job.report).write_text(json.dumps({"job": job.id}) + "\n")
@@ -186,7 +216,7 @@ def test_a_picture_needs_no_report_of_the_user(
 def test_a_picture_that_cannot_be_written_is_said_by_the_code_if_the_job_went_well(
     hvdft: Run, monkeypatch: pytest.MonkeyPatch, device: Device, code: int, expected: int
 ) -> None:
-    def launch(resolved: ResolvedJob, display: object, page: object) -> int:
+    def launch(resolved: ResolvedJob, display: object, page: object, outcome: object) -> int:
         job = resolved.job
         assert job.report
         Path(job.report).write_text(json.dumps({"job": job.id}) + "\n")
@@ -207,7 +237,7 @@ def test_no_picture_is_drawn_of_another_jobs_report(
 ) -> None:
     old, picture = tmp_path / "r.jsonl", tmp_path / "p.png"
     old.write_text('{"job": "old"}\n')
-    monkeypatch.setattr(launcher, "launch", lambda job, display, page: code)
+    monkeypatch.setattr(launcher, "launch", lambda job, display, page, outcome: code)
     got, _, err = hvdft(
         *("run", "-np", "1", "--report", str(old), "--picture", str(picture), "true")
     )
@@ -254,13 +284,15 @@ def test_report_says_what_it_is_of_and_that_it_is_unfinished(hvdft: Run, tmp_pat
     start = {"job": "j7", "size": 3, "date": "2025-01-02T03:04:05+00:00"}
     start |= {"command": ["python", "my train.py"], "hosts": ["n0", "n0", "n1"]}
     path.write_text(json.dumps(start) + "\n")
-    head = "job j7, 3 ranks on n0:2,n1:1, begun 2025-01-02T03:04:05+00:00, python 'my train.py', "
+    which = "job j7, 3 ranks on n0:2,n1:1, begun 2025-01-02T03:04:05+00:00, python 'my train.py'"
     code, out, _ = hvdft("report", str(path))
     assert code == 0
-    assert out.splitlines()[0].startswith(head + "UNFINISHED")
+    head, second, *_ = out.splitlines()
+    assert head.startswith("UNFINISHED")
+    assert second == which
     path.write_text(path.read_text() + '{"exit_code": 5}\n')
     code, out, _ = hvdft("report", str(path))
-    assert out.splitlines()[0] == head + "exit code 5"
+    assert out.splitlines()[:2] == ["ended with code 5: 0 steps, 0 failures", which]
 
 
 def test_reports_picture_that_cannot_be_written(hvdft: Run, tmp_path: Path, device: Device) -> None:

@@ -1,5 +1,6 @@
 """The agent's side of its shim's life: first orders, heartbeats, replacement."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from hvd_ft.job.host_key import host_key
 from hvd_ft.job.launch import Launch
 from hvd_ft.job.processes import end_rank
 from hvd_ft.job.settings import Settings
+from hvd_ft.mpi.variables import launch_sizes
 from hvd_ft.shim.children import CHECKPOINTS, SPARES
 from hvd_ft.shim.client import ShimClient
 from hvd_ft.shim.messages import Attend
@@ -42,8 +44,18 @@ def watch_over(
             launch.since(rank),
             launch.act_lease,
             known or launch.generation > 0,  # it was reached, as it has started this agent
+            settings.output_prefix,
+            _output_folder(settings, rank),
         )
     )
+
+
+def _output_folder(settings: Settings, rank: int) -> str:
+    """Returns the folder of a rank's output, named as horovodrun names it; "": there is none."""
+    if settings.output_dir is None:
+        return ""
+    digits = len(str(max(launch_sizes(os.environ)[0] - 1, 0)))
+    return f"{settings.output_dir}/rank.{rank:0{digits}}"
 
 
 class ShimCare:

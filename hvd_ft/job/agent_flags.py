@@ -1,29 +1,42 @@
 """The flags that `hvdft run` and `hvdft agent` have in common: the first passes them on."""
 
 import argparse
+from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.command_line import whole
 
 
-def add_agent_flags(parser: argparse.ArgumentParser) -> None:
+def add_agent_flags(
+    parser: argparse.ArgumentParser,
+    *,
+    survive: Any = None,
+    observe: Any = None,
+    rehearse: Any = None,
+) -> None:
     """Adds them.
 
     Args:
         parser: where to.
+        survive: its group of flags about failures; None: it has no groups.
+        observe: likewise, about what is seen of the job.
+        rehearse: likewise, about drills.
     """
-    parser.add_argument("--on-failure", metavar="CMD", help="run CMD in a shell when a worker dies")
-    parser.add_argument(
+    survive, observe, rehearse = survive or parser, observe or parser, rehearse or parser
+    survive.add_argument(
+        "--on-failure", metavar="CMD", help="run CMD in a shell when a worker dies"
+    )
+    survive.add_argument(
         "--on-restart", metavar="CMD", help="run CMD in a shell when a rank is back"
     )
-    parser.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
-    parser.add_argument(
+    observe.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
+    observe.add_argument(
         "--trace-ops",
         action="store_true",
         help="write the times of single ops, and of their phases in the ring between nodes, into "
         "the report, for hvdft report --trace",
     )
-    parser.add_argument(
+    rehearse.add_argument(
         "--inject",
         metavar="DRILL",
         action="append",
@@ -31,7 +44,7 @@ def add_agent_flags(parser: argparse.ArgumentParser) -> None:
         help="make a worker die, such as rank=2,step=30,signal=KILL; may be repeated "
         "(docs/how-to/drills.md)",
     )
-    parser.add_argument(
+    survive.add_argument(
         "--spares",
         type=whole(0, "spares"),
         default=0,

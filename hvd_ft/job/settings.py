@@ -18,6 +18,7 @@ TOPOLOGIES = ("hierarchical", "flat")  # the first one is the default
 ENDPOINT_CHOICES = ("auto", "1", "2", "3")  # for a node's leader; the first one is the default
 ABLATIONS = ("nothing", "network")  # the first one is the default
 ON_DIVERGENCE = ("warn", "stop", "off")  # the first one is the default
+OUTPUT_PREFIXES = ("rank", "time", "none")  # the first one is the default of hvdft run
 MINIMUM_ARENA_BYTES = 64 << 20
 # Variables that are no settings: launcher, agents, workers and hook commands are given them.
 INTERNAL = frozenset(
@@ -130,6 +131,22 @@ class Settings:
         "When a variable [diverges](../how-to/divergence.md), which was equal on all ranks: `warn` "
         "says so, `stop` stops the job as well, `off` compares nothing.",
         shown="`warn`",
+    )
+    # By default only hvdft run marks lines: horovodrun does so itself.
+    output_prefix: str = _own(
+        partial(values.choice, choices=OUTPUT_PREFIXES),
+        "none",
+        "What `hvdft run` writes before each line that a rank prints, see [output]"
+        "(../how-to/output.md): `rank`, as in `[3]<stdout>:`; `time`, the time before that; or "
+        "`none`. `--no-prefix` and `--prefix-output-with-timestamp` set it.",
+        shown="`rank`",
+    )
+    output_dir: str | None = _own(
+        values.directory,
+        None,
+        "A copy of what rank N prints is appended to `rank.N/stdout` and `rank.N/stderr` in this "
+        "directory, on the rank's host. `--output-filename` sets it.",
+        shown="none",
     )
     checkpoint_dir: str | None = _own(
         values.directory,

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.system.command_line import whole
+from hvd_ft.system.command_line import Parser, whole
 
 _AUTOTUNE = "HOROVOD_AUTOTUNE"
 _VARIABLES = {
@@ -28,8 +28,8 @@ def _noise(text: str) -> float:
     return noise
 
 
-def add_autotune(run: argparse.ArgumentParser) -> None:
-    """Adds the flags.
+def add_autotune(run: Parser) -> None:
+    """Adds the flags; all but the switch are for experts.
 
     Args:
         run: the parser that gets them.
@@ -40,34 +40,36 @@ def add_autotune(run: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="choose the fusion threshold while training runs",
     )
-    group.add_argument(
-        "--autotune-log-file",
-        metavar="FILE",
-        help="write each threshold and its score as CSV; the last row has the best one",
-    )
-    group.add_argument(
-        "--autotune-warmup-samples",
-        metavar="N",
-        type=whole(0),
-        help="discard so many samples first (default: 3)",
-    )
-    group.add_argument(
-        "--autotune-steps-per-sample",
-        metavar="N",
-        type=whole(),
-        help="measure over N steps five times; the median is a sample's score (default: 10)",
-    )
-    group.add_argument(
-        "--autotune-bayes-opt-max-samples",
-        metavar="N",
-        type=whole(0),
-        help="then keep the best threshold (default: 20)",
-    )
-    group.add_argument(
-        "--autotune-gaussian-process-noise",
-        metavar="X",
-        type=_noise,
-        help="how noisy scores are, 0 to 1 (default: 0.8)",
+    run.expert(
+        group.add_argument(
+            "--autotune-log-file",
+            metavar="FILE",
+            help="write each threshold and its score as CSV; the last row has the best one",
+        ),
+        group.add_argument(
+            "--autotune-warmup-samples",
+            metavar="N",
+            type=whole(0),
+            help="discard N samples first (default: 3)",
+        ),
+        group.add_argument(
+            "--autotune-steps-per-sample",
+            metavar="N",
+            type=whole(),
+            help="measure over N steps five times; the median is a sample's score (default: 10)",
+        ),
+        group.add_argument(
+            "--autotune-bayes-opt-max-samples",
+            metavar="N",
+            type=whole(0),
+            help="then keep the best threshold (default: 20)",
+        ),
+        group.add_argument(
+            "--autotune-gaussian-process-noise",
+            metavar="X",
+            type=_noise,
+            help="how noisy scores are, 0 to 1 (default: 0.8)",
+        ),
     )
 
 

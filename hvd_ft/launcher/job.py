@@ -58,6 +58,7 @@ class Job:
             default, ssh.
         verbose: Whether to print the command line that starts the agents.
         trace_ops: Whether the report has the times of single ops.
+        mpi_args: Further words of mpirun's command line, before the agents' command.
     """
 
     size: int
@@ -78,6 +79,7 @@ class Job:
     bootstrap: str | None = None
     verbose: bool = False
     trace_ops: bool = False
+    mpi_args: Sequence[str] = ()
 
     def host_of(self, rank: int) -> str | None:
         """Returns the user's name for the host of a rank; None if there is none."""
@@ -212,6 +214,7 @@ def mpirun_command(job: Job, environment: Mapping[str, str]) -> list[str]:
     """
     command = mpiexec_command(job.size, environment)
     command += ["-machinefile", job.machine_file] if job.machine_file else []
+    command += job.mpi_args
     command += [sys.executable, "-m", "hvd_ft.agent"]
     for flag, value in (
         ("--on-failure", job.on_failure),

@@ -12,8 +12,14 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.ring_order import host_order
 from hvd_ft.launcher.allocated import place_of
 from hvd_ft.launcher.autotune_flags import autotune_environment
+from hvd_ft.launcher.horovodrun_flags import horovodrun_environment, mpi_arguments
 from hvd_ft.launcher.host_names import check_known
 from hvd_ft.launcher.job import Job
+from hvd_ft.launcher.run_flags import (
+    binding_environment,
+    network_environment,
+    output_environment,
+)
 from hvd_ft.launcher.spare_hosts import parse_spare_hosts
 from hvd_ft.launcher.tuning import Found, find
 from hvd_ft.members.hosts import Host, parse_hosts
@@ -113,10 +119,13 @@ def job_of(
         given={
             **place.tuned,
             **checkpoints,
-            **_network(options),
-            **_binding(options),
+            **network_environment(options),
+            **binding_environment(options),
             **autotune,
+            **horovodrun_environment(options),
+            **output_environment(options, os.environ),
         },
+        mpi_args=mpi_arguments(options),
         **earlier,
     )
 
@@ -130,26 +139,10 @@ def _tuned(options: argparse.Namespace, hosts: Sequence[Host], size: int) -> Fou
     """Returns the settings that hvdft tune has found for these hosts; the user's settings win."""
     if options.host_discovery_script is not None:
         return Found()  # the hosts are not known yet
-    by_flags = {**_network(options), **_binding(options)}
+    by_flags = {**network_environment(options), **binding_environment(options)}
     if options.topology:
         by_flags["HOROVOD_FT_TOPOLOGY"] = options.topology
     return find(options.tuning, hosts, size, {**os.environ, **by_flags})
-
-
-def _network(options: argparse.Namespace) -> dict[str, str]:
-    """Returns the settings of the network flags, by environment variable."""
-    given = {
-        "HOROVOD_FT_INTERFACE": options.network_interface,
-        "FI_TCP_IFACE": options.network_interface,
-        "HOROVOD_FT_PORTS": options.ports,
-    }
-    return {name: value for name, value in given.items() if value}
-
-
-def _binding(options: argparse.Namespace) -> dict[str, str]:
-    """Returns the settings of the flags for the ranks' CPUs, by environment variable."""
-    given = {"HOROVOD_FT_BIND_TO": options.bind_to, "HOROVOD_FT_MAP_BY": options.map_by}
-    return {name: value for name, value in given.items() if value}
 
 
 def _resumed(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, Any]]:

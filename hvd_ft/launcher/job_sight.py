@@ -9,6 +9,7 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.job.directory import job_path
 from hvd_ft.launcher.job import ResolvedJob
 from hvd_ft.launcher.machine.seen import WorkersSeen
+from hvd_ft.launcher.outcome import Outcome
 from hvd_ft.launcher.watchers import Display
 from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import Left, State
@@ -21,6 +22,7 @@ class JobSight:
         resolved: the job.
         display: shows the job while it runs.
         watch: called with an observer of the running job at each look.
+        outcome: counts what the job comes to.
 
     Attributes:
         directory: of the job on this host.
@@ -31,10 +33,12 @@ class JobSight:
         resolved: ResolvedJob,
         display: Display | None,
         watch: Callable[[Observer], None] | None,
+        outcome: Outcome,
     ) -> None:
         self.directory = job_path(resolved.settings.arena_dir, resolved.job.id)
         self._display = display
         self._watch = watch
+        self._outcome = outcome
         self._observer: Observer | None = None
 
     @property
@@ -53,9 +57,12 @@ class JobSight:
             # Not there yet, or not complete yet: the next look tries again.
             with contextlib.suppress(HvdFtError):
                 self._observer = Observer(self.directory)
-        if self._observer and self._display:
+        if self._observer is None:
+            return
+        self._outcome.look(self._observer)
+        if self._display:
             self._display.update(self._observer)
-        if self._observer and self._watch:
+        if self._watch:
             self._watch(self._observer)
 
     def workers(self, *, begun: bool, train: bool) -> WorkersSeen:
@@ -78,6 +85,7 @@ class JobSight:
 
     def close(self) -> None:
         """Closes the observer."""
+        self._outcome.part_ended()
         if self._observer:
             self._observer.close()
             self._observer = None

@@ -26,6 +26,7 @@ from hvd_ft.launcher.machine.parts_machine import (
     PartsMachine,
 )
 from hvd_ft.launcher.machine.seen import HostChange
+from hvd_ft.launcher.outcome import Outcome
 from hvd_ft.launcher.run import run_job
 from hvd_ft.launcher.watchers import Display, StatusPage
 from hvd_ft.members.hosts import Host, machine_file
@@ -70,7 +71,11 @@ Displays = Callable[[], contextlib.AbstractContextManager[Display]]
 
 
 def launch_resizing(
-    resolved: ResolvedJob, hosts: Hosts, displays: Displays, page: StatusPage | None = None
+    resolved: ResolvedJob,
+    hosts: Hosts,
+    displays: Displays,
+    page: StatusPage | None = None,
+    outcome: Outcome | None = None,
 ) -> int:
     """Runs a job to its end, on more or fewer hosts when hosts are found or lost.
 
@@ -82,6 +87,7 @@ def launch_resizing(
         hosts: Names the hosts; it is closed when the job has ended.
         displays: Makes the display of each part.
         page: Shows all of them on the status page.
+        outcome: Counts what the job comes to.
 
     Returns:
         The exit code of the last part; 1 if there were too few hosts for too long.
@@ -91,7 +97,7 @@ def launch_resizing(
     """
     with contextlib.closing(hosts):
         _check(resolved)
-        with contextlib.closing(_Parts(resolved, hosts, displays, page)) as parts:
+        with contextlib.closing(_Parts(resolved, hosts, displays, page, outcome)) as parts:
             return parts.run()
 
 
@@ -99,7 +105,12 @@ class _Parts:
     """Drives the machine of the parts; the driver of the running part asks it for changes."""
 
     def __init__(
-        self, resolved: ResolvedJob, hosts: Hosts, displays: Displays, page: StatusPage | None
+        self,
+        resolved: ResolvedJob,
+        hosts: Hosts,
+        displays: Displays,
+        page: StatusPage | None,
+        outcome: Outcome | None,
     ) -> None:
         job = resolved.job
         assert job.limits
@@ -109,6 +120,7 @@ class _Parts:
         self._hosts = hosts
         self._displays = displays
         self._page = page
+        self._outcome = outcome or Outcome()
         path = job.given.get(RESUME_DIR)
         self._machine = PartsMachine(
             job.limits, job.size, path=path, random=random.random, now=time.monotonic()
@@ -189,8 +201,10 @@ class _Parts:
     def _run_part(self, begin: BeginPart) -> End:
         with memory_file(machine_file(begin.hosts)) as machines:
             part = self._latest = self._part(begin, machines)
+            if begin.number > 1 and begin.path is not None:
+                self._outcome.continues_from(begin.path)
             with self._displays() as shown:
-                ended = run_job(part, shown, resizing=self, page=self._page)
+                ended = run_job(part, shown, resizing=self, page=self._page, outcome=self._outcome)
         stays = not (ended.lost or ended.resized)
         if ended.code and stays and (text := how_to_go_on(part.settings)):
             say(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.discovery import Discovery
@@ -13,19 +14,19 @@ from hvd_ft.members.resizing_rule import TIMEOUT_SECONDS, Limits
 from hvd_ft.system.command_line import duration, whole
 
 
-def add_resizing(run: argparse.ArgumentParser) -> None:
-    """Adds the flags.
+def add_resizing(group: Any) -> None:
+    """Adds the flags (docs/how-to/resize.md).
 
     Args:
-        run: the parser that gets them.
+        group: the group of the parser that gets them.
     """
-    group = run.add_argument_group("fewer and more ranks (docs/how-to/resize.md)")
     group.add_argument(
         "--min-np",
         "--min-num-proc",
         type=whole(of="ranks"),
         metavar="N",
-        help="go on without lost hosts while there are N slots (default: -np)",
+        help="continue without lost hosts while there are N slots (default: -np; "
+        "docs/how-to/resize.md)",
     )
     group.add_argument(
         "--max-np",

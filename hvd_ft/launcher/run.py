@@ -14,6 +14,7 @@ from hvd_ft.launcher.job_driver import JobDriver
 from hvd_ft.launcher.job_sight import JobSight
 from hvd_ft.launcher.machine.actions import End
 from hvd_ft.launcher.machine.exit_rule import PREEMPTED, code_after_signal
+from hvd_ft.launcher.outcome import Outcome
 from hvd_ft.launcher.watchers import Display, Resizing, StatusPage
 from hvd_ft.native.observer import Observer
 from hvd_ft.system.event_loop import EventLoop
@@ -26,6 +27,7 @@ def launch(
     display: Display | None = None,
     watch: Callable[[Observer], None] | None = None,
     page: StatusPage | None = None,
+    outcome: Outcome | None = None,
 ) -> int:
     """Runs a job to its end.
 
@@ -41,6 +43,7 @@ def launch(
         display: Shows the job while it runs.
         watch: Called about 4 times a second with an observer of the running job.
         page: Shows the job on its status page.
+        outcome: Counts what the job comes to.
 
     Returns:
         The workers' exit code; 128 + the signal's number if a signal ended this process or mpirun.
@@ -48,7 +51,7 @@ def launch(
     Raises:
         HvdFtError: The job cannot be started.
     """
-    ended = run_job(resolved, display, watch, page=page)
+    ended = run_job(resolved, display, watch, page=page, outcome=outcome)
     settings = resolved.settings
     text = how_to_go_on(settings) if ended.code else ""
     if ended.code == PREEMPTED and settings.grace_seconds:
@@ -63,7 +66,9 @@ def run_job(
     display: Display | None = None,
     watch: Callable[[Observer], None] | None = None,
     resizing: Resizing | None = None,
+    *,
     page: StatusPage | None = None,
+    outcome: Outcome | None = None,
 ) -> End:
     """Runs a job to its end, as `launch` does, but does not say how the job could go on.
 
@@ -73,6 +78,7 @@ def run_job(
         watch: As for `launch`.
         resizing: Decides whether the job ends early; asked about 4 times a second while it trains.
         page: As for `launch`.
+        outcome: As for `launch`.
 
     Raises:
         HvdFtError: The job cannot be started.
@@ -87,7 +93,7 @@ def run_job(
     clear_leftovers(settings.arena_dir, but=job.id)
     more = PREEMPTION if settings.grace_seconds else ()
     with EventLoop() as loop, stop_signals(more, noticed=(RECORD_SIGNAL,)) as signals:
-        sight = JobSight(resolved, display, watch)
+        sight = JobSight(resolved, display, watch, outcome or Outcome())
         try:
             driver = JobDriver(loop, resolved, signals, sight, resizing, page=page)
         except HvdFtError as error:

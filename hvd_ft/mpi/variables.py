@@ -4,6 +4,7 @@ No other room writes such a name: it asks here what the user means by one, or fo
 Intel MPI something.
 """
 
+import shlex
 from collections.abc import Mapping
 
 from hvd_ft.job.binding import BIND_TO
@@ -73,6 +74,20 @@ def bootstrap(name: str | None) -> dict[str, str]:
 def ssh_of(environ: Mapping[str, str]) -> str:
     """Returns the program that Hydra calls for ssh."""
     return environ.get(f"{_BOOTSTRAP}_EXEC") or "ssh"
+
+
+def through_ssh(port: int | None, identity_file: str | None) -> dict[str, str]:
+    """Returns the variables by which Hydra starts processes through ssh with these flags.
+
+    Args:
+        port: on the other hosts; None: ssh's own.
+        identity_file: private key; None: ssh's own.
+    """
+    flags = [f"-p {port}"] if port else []
+    flags += [f"-i {shlex.quote(identity_file)}"] if identity_file else []
+    if not flags:
+        return {}
+    return {_BOOTSTRAP: "ssh", f"{_BOOTSTRAP}_EXEC_EXTRA_ARGS": " ".join(flags)}
 
 
 def on_interface(interface: str | None) -> dict[str, str]:

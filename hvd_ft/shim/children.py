@@ -170,7 +170,8 @@ class Children:
                 stdout=self._relay.ends[0],
                 stderr=self._relay.ends[1],
                 start_new_session=True,
-                preexec_fn=begin,  # noqa: PLW1509  (the shim has one thread)
+                # Threads of the shim (output_file.py) have no lock that this needs.
+                preexec_fn=begin,  # noqa: PLW1509
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             # An OSError names the file, which may be the working directory.
@@ -202,7 +203,7 @@ class Children:
             self._watch.end()
             pid, self._taken = self._taken.pid, None
             status, time_ns = end
-            self._relay.flush()
+            self._relay.flush(unfinished=True)
             self._report(Exited(WORKER, pid, status, time_ns))
 
     def _kill_descendants(self, spared: set[int]) -> None:
@@ -219,7 +220,8 @@ class Children:
                 for name in [name for name, child in self._children.items() if child.pid == pid]:
                     # Popen must not wait for a process that is already reaped.
                     self._children.pop(name).returncode = os.waitstatus_to_exitcode(status)
-                    self._relay.flush()  # its output goes before the report of its end
+                    # Its output goes before the report of its end.
+                    self._relay.flush(unfinished=name == WORKER)
                     self._report(Exited(name, pid, status, time.monotonic_ns()))
                     names.add(name)
         return names

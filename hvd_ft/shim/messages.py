@@ -37,6 +37,8 @@ class Attend(_Order):
         act_lease: seconds for which processes may act without a word of the launcher; None: they
             need no lease.
         known: whether the launcher was reached before: by another shim, or another generation.
+        prefix: as in the setting `output_prefix`.
+        output: the folder that receives a copy of the worker's output; "": none does.
     """
 
     rank: int
@@ -48,6 +50,8 @@ class Attend(_Order):
     epoch: int = 0
     act_lease: float | None = None
     known: bool = False
+    prefix: str = "none"
+    output: str = ""
 
 
 class EnterJob(_Order):

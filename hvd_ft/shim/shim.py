@@ -135,7 +135,8 @@ class _Shim:
                 self._relay.flush()
                 self._launcher.close()
             self._children.end()
-            self._relay.flush()
+            self._relay.flush(unfinished=True)
+            self._relay.close()
             if self._job is not None:
                 self._job.leave(files_stay=self._files_stay)
             if self._launcher is not None:
@@ -222,6 +223,7 @@ class _Shim:
 
     def _attend(self, order: messages.Attend) -> None:
         self._status = ShimStatus(order.rank, order.host, 0, False, epoch=order.epoch)
+        self._relay.shape(order.rank, order.prefix, order.output)
         self._fence.begin(order.act_lease)
         self._agent.expect_beats(order.rank, order.lease)
         self._silence_seconds = order.host_timeout + order.lease

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from hvd_ft.system.nearest import meant
-from hvd_ft.system.say import say
+from hvd_ft.system.say import answer, say
 
 EXIT_BAD_INPUT = 2
 _MOST = 10**6
@@ -21,6 +21,36 @@ class Parser(argparse.ArgumentParser):
     """
 
     elsewhere: Mapping[str, str] = {}
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self._experts: list[argparse.Action] = []
+
+    def expert(self, *flags: argparse.Action) -> None:
+        """Leaves flags out of `--help`; `--help-all`, which the parser gets, shows them.
+
+        Args:
+            flags: what `add_argument` has returned.
+        """
+        if not self._experts:
+            text = "show all flags, those for experts too, and exit"
+            self.add_argument("--help-all", action=_HelpAll, nargs=0, help=text)
+        self._experts += flags
+
+    def format_help(self) -> str:
+        """Returns the help, without the flags for experts."""
+        helps = [flag.help for flag in self._experts]
+        try:
+            for flag in self._experts:
+                flag.help = argparse.SUPPRESS
+            return super().format_help()
+        finally:
+            for flag, text in zip(self._experts, helps, strict=True):
+                flag.help = text
+
+    def format_all(self) -> str:
+        """Returns the help with all flags."""
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Says what is wrong, and ends the process with code 2."""
@@ -52,6 +82,13 @@ class Parser(argparse.ArgumentParser):
         if hint and value not in known:
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}: {hint}")
         super()._check_value(action, value)
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        assert isinstance(parser, Parser)
+        answer(parser.format_all().rstrip("\n"))
+        parser.exit()
 
 
 # Makes a command's parser of its place, name, help and example.

@@ -7,10 +7,11 @@ import pytest
 from hvd_ft.errors import HvdFtError
 from hvd_ft.launcher.autotune_flags import add_autotune, autotune_environment
 from hvd_ft.launcher.job import Job, resolve
+from hvd_ft.system.command_line import Parser
 
 
 def given(*words: str, **environ: str) -> dict[str, str]:
-    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser = Parser(exit_on_error=False)
     add_autotune(parser)
     return autotune_environment(parser.parse_args(words), environ)
 

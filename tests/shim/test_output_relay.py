@@ -1,9 +1,13 @@
 """The relay of what workers print."""
 
 import os
+import time
+from pathlib import Path
 
+import pytest
 from streams import standard_streams
 
+from hvd_ft.shim import output_file
 from hvd_ft.shim.output_relay import OutputRelay
 from hvd_ft.system.event_loop import EventLoop
 
@@ -38,3 +42,55 @@ def test_lines_stay_whole() -> None:
         assert b"".join(seen) == text
         assert all(piece.endswith(b"\n") for piece in seen)
         assert len(seen) > 5
+
+
+def test_lines_are_marked_and_copied_to_files(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "rank.07"
+    with standard_streams() as streams, EventLoop() as loop:
+        relay = OutputRelay(loop)
+        relay.shape(7, "rank", str(folder))
+        os.write(relay.ends[0], b"one\nunfin")
+        os.write(relay.ends[1], b"error\n")
+        relay.flush()
+        assert [os.read(reader, 100) for reader in streams] == [
+            b"[7]<stdout>:one\n",
+            b"[7]<stderr>:error\n",
+        ]
+        os.write(relay.ends[0], b"ished")
+        relay.flush(unfinished=True)  # the worker has ended
+        assert os.read(streams[0], 100) == b"[7]<stdout>:unfinished\n"
+        relay.close()
+    assert (folder / "stdout").read_text() == "one\nunfinished"
+    assert (folder / "stderr").read_text() == "error\n"
+
+
+def test_the_time_stands_before_the_rank_as_with_horovodrun() -> None:
+    with standard_streams() as streams, EventLoop() as loop:
+        relay = OutputRelay(loop)
+        relay.shape(0, "time", "")
+        os.write(relay.ends[0], b"a\nb\n")
+        relay.flush()
+        first, second = os.read(streams[0], 200).decode().splitlines()
+    # Such as: Sun Nov 29 08:12:14 2026[0]<stdout>:a
+    assert first.endswith("[0]<stdout>:a")
+    assert second.endswith("[0]<stdout>:b")
+    time.strptime(first.removesuffix("[0]<stdout>:a"))
+
+
+def test_a_file_that_cannot_be_written_is_reported_once_and_the_output_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(output_file, "say", said.append)
+    (tmp_path / "file").touch()
+    with standard_streams() as streams, EventLoop() as loop:
+        relay = OutputRelay(loop)
+        relay.shape(0, "none", str(tmp_path / "file" / "rank.0"))
+        for line in (b"one\n", b"two\n"):
+            os.write(relay.ends[0], line)
+            relay.flush()
+        relay.close()
+        assert os.read(streams[0], 100) == b"one\ntwo\n"
+    complaints = [line for line in said if "stdout" in line]
+    assert len(complaints) == 1
+    assert "(Not a directory)" in complaints[0]
