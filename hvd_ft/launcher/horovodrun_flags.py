@@ -185,6 +185,6 @@ def mpi_arguments(options: argparse.Namespace) -> tuple[str, ...]:
         return tuple(shlex.split(options.mpi_args or ""))
     except ValueError as error:
         raise HvdFtError(
-            f"--mpi-args {options.mpi_args} cannot be divided into words ({error}); give it a closing "
-            "quotation mark"
+            f"--mpi-args {options.mpi_args} cannot be divided into words ({error}); give what "
+            "it lacks"
         ) from None
