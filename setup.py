@@ -12,12 +12,45 @@ from pathlib import Path
 from cffi import FFI
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build" / "cmake"  # kept: only what has changed is compiled again
 VERSION = re.findall(r'__version__ = "(.+)"', (ROOT / "hvd_ft/__init__.py").read_text())[0]
 # Build requirements are the same (pyproject.toml): without them a library would be missing.
 MPI_VERSION = "2021.18.1"
+
+
+def commit() -> str:
+    """Returns the commit of this checkout, or the one that an sdist was made of; "" if unknown."""
+    if not (ROOT / ".git").exists():
+        made = ROOT / "hvd_ft" / "COMMIT"
+        return made.read_text() if made.exists() else ""
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=False, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+class BuildPython(build_py):
+    """Copies the package, and notes the commit beside it."""
+
+    def run(self) -> None:
+        """As usual, then the note."""
+        super().run()
+        if not self.editable_mode and commit():
+            (Path(self.build_lib) / "hvd_ft" / "COMMIT").write_text(commit())
+
+
+class SourceDistribution(sdist):
+    """Gathers the sources, and notes the commit among them."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """As usual, then the note."""
+        super().make_release_tree(base_dir, files)
+        if commit():
+            (Path(base_dir) / "hvd_ft" / "COMMIT").write_text(commit())
 
 
 class BuildLibraries(build_ext):
@@ -158,7 +191,11 @@ setup(
         Extension(f"hvd_ft.{library}", [])
         for library in ("libhvd_ft", "libhvdft_mpi", "libhvdft_listen")
     ],
-    cmdclass={"build_ext": BuildLibraries},
+    cmdclass={
+        "build_ext": BuildLibraries,
+        "build_py": BuildPython,
+        "sdist": SourceDistribution,
+    },
     entry_points={"console_scripts": ["hvdft = hvd_ft.cli:main"]},
     install_requires=[
         "numpy<2",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hvd_ft.function import run as run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if "HOROVOD_FT_INJECT" in os.environ:  # a worker that has a drill: its script begins
     from hvd_ft import native

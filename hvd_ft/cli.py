@@ -25,6 +25,7 @@ from hvd_ft.members.hosts import parse_hosts
 from hvd_ft.reports.command import add_report, show_report
 from hvd_ft.status.command import add_status
 from hvd_ft.system.command_line import EXIT_BAD_INPUT, Parser
+from hvd_ft.system.commit import version_text
 from hvd_ft.system.say import answer, say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError
 from hvd_ft.tools.bench.command import add_bench
@@ -83,7 +84,7 @@ def parser() -> Parser:
         epilog=f"Start here: {_FIRST}",
         allow_abbrev=False,
     )
-    root.add_argument("--version", action="version", version=f"hvdft {__version__}")
+    root.add_argument("--version", action="version", version=f"hvdft {version_text(__version__)}")
     commands = root.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=Parser
     )

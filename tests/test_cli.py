@@ -20,6 +20,7 @@ from hvd_ft.launcher import run as launcher
 from hvd_ft.launcher.job import Job, ResolvedJob
 from hvd_ft.native.types import Divergence, Memory, State, Status
 from hvd_ft.system.command_line import Parser
+from hvd_ft.system.commit import version_text
 from hvd_ft.tools.check import self_check
 
 Run = Callable[..., tuple[int, str, str]]
@@ -54,7 +55,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
 
 def test_version(hvdft: Run) -> None:
-    assert hvdft("--version") == (0, f"hvdft {__version__}\n", "")
+    assert hvdft("--version") == (0, f"hvdft {version_text(__version__)}\n", "")
 
 
 def parsers(parser: Parser) -> Iterator[Parser]:

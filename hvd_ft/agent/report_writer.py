@@ -13,6 +13,7 @@ from hvd_ft import __version__
 from hvd_ft.job.report_lines import NOTES, SCHEMA
 from hvd_ft.native.observer import Observer
 from hvd_ft.native.types import Event, EventType
+from hvd_ft.system.commit import commit
 from hvd_ft.system.json_text import read_json
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import EXIT_NOT_WRITTEN, NotWrittenError, Output
@@ -62,6 +63,7 @@ class Journal:
                     "job": job,
                     "size": observer.size,
                     "version": __version__,
+                    "commit": commit(),
                     "date": datetime.now(UTC).isoformat(timespec="seconds"),
                     "command": list(command),
                     "hosts": list(hosts),

@@ -19,6 +19,7 @@ from hvd_ft.launcher.horovodrun_flags import REFUSED, add_horovodrun
 from hvd_ft.launcher.resizing_flags import add_resizing
 from hvd_ft.launcher.status_page import PageAddress
 from hvd_ft.system.command_line import Parser, duration, whole
+from hvd_ft.system.commit import version_text
 
 _PREFIX = "HOROVOD_FT_OUTPUT_PREFIX"
 
@@ -31,7 +32,9 @@ def add_flags(run: Parser) -> None:
     """
     run.usage = "%(prog)s [-np N] [FLAG ...] COMMAND [ARGUMENT ...]"
     run.elsewhere = REFUSED
-    run.add_argument("-v", "--version", action="version", version=f"hvdft {__version__}")
+    run.add_argument(
+        "-v", "--version", action="version", version=f"hvdft {version_text(__version__)}"
+    )
     job = run.add_argument_group("the job")
     survive = run.add_argument_group("what it survives")
     checkpoints = run.add_argument_group("checkpoints (docs/how-to/checkpoints.md)")

@@ -77,6 +77,11 @@ def steps_of(facts: Mapping[str, Any]) -> int:
     return max((rank.get("step", 0) for rank in facts.get("ranks", ())), default=0)
 
 
+def _version(facts: Mapping[str, Any]) -> str:
+    commit = f" (commit {facts['commit']})" if facts.get("commit") else ""
+    return f"hvd_ft {facts['version']}{commit}" if "version" in facts else ""
+
+
 def identity(report: Report) -> str:
     """Returns one line with the run's job, ranks, hosts, version, begin and command."""
     facts = report.facts
@@ -85,7 +90,7 @@ def identity(report: Report) -> str:
     parts = [
         f"job {facts['job']}",
         f"{facts.get('size', '?')} ranks" + (f" on {hosts}" if hosts else ""),
-        f"hvd_ft {facts['version']}" if "version" in facts else "",
+        _version(facts),
         f"begun {facts['date']}" if "date" in facts else "",
         shlex.join(map(str, facts.get("command", ()))),
     ]

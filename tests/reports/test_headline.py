@@ -30,6 +30,8 @@ def test_it_says_which_run_it_was() -> None:
     }  # fmt: skip
     expected = "job j, 3 ranks on a:2,b:1, hvd_ft 0.2.0, begun today, python 'a b.py'"
     assert identity(Report(facts, ())) == expected
+    later = identity(Report({**facts, "commit": "0123456789ab"}, ()))
+    assert later == expected.replace("0.2.0", "0.2.0 (commit 0123456789ab)")
 
 
 @pytest.mark.parametrize("failures", [1, 9])
