@@ -13,7 +13,7 @@ help: ## this list
 setup: ## .venv with the pinned packages, the core, the patched Horovod; TORCH=1: with PyTorch; again: only what changed
 	@TORCH=$(TORCH) $(PYTHON) scripts/setup_environment.py
 
-demo: setup ## 4 ranks train, one is killed, training goes on
+demo: setup ## 4 ranks train, one is killed, training continues
 	@$(VENV)/python scripts/demo.py
 
 soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the draw; TORCH=1: PyTorch's

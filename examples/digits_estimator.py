@@ -62,7 +62,7 @@ def main() -> None:
     estimator = tf.estimator.Estimator(model_fn, config=config)
     hooks = [
         hvd.BroadcastGlobalVariablesHook(0),
-        hvd.estimator.FaultTolerance(),  # new: training goes on when this process is restarted
+        hvd.estimator.FaultTolerance(),  # new: training continues when this process is restarted
         hvd.estimator.EpochTiming(len(train_x), BATCH, options.csv),  # new: epochs per second
     ]
     steps = math.ceil(options.epochs * len(train_x) / (BATCH * hvd.size()))

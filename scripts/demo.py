@@ -1,4 +1,4 @@
-"""The main job, end to end: 4 ranks train, one is killed, training goes on as if it had not.
+"""The main job, end to end: 4 ranks train, one is killed, training continues as if it had not.
 
 `make demo` runs this. It trains examples/digits_keras.py twice, once with a kill and once without,
 and compares the final weights.

@@ -249,7 +249,7 @@ def recovery(job: Job, steps: Steps, death: Death | None, ranks: int) -> dict[st
     if death is None:
         return cells
     cells["seconds"] = round((steps.next_after(death, ranks) - death.begin_ns) / NS, 3)
-    lost, copies = job.when("is lost|goes on without it"), job.when("this host is new in the job")
+    lost, copies = job.when("is lost|continues without it"), job.when("this host is new in the job")
     if lost is not None:
         cells["detection_s"] = round((lost - death.begin_ns) / NS, 3)
     if lost is not None and copies is not None:

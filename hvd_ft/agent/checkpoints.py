@@ -33,7 +33,7 @@ def writer_of(
     directory = context.settings.checkpoint_dir
     if directory is None:
         return None
-    if context.launch.generation == 0:  # later the training goes on without
+    if context.launch.generation == 0:  # later the training continues without
         rendezvous.agree(
             "the check of the checkpoint directory",
             lambda: make_directory(directory) if _leads(context) else None,

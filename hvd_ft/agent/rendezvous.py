@@ -110,7 +110,7 @@ class Rendezvous:
             error = str(caught)
         except OSError as caught:
             error = (
-                f"rank {self.rank} cannot go on in {what} ({caught}): make that possible on its "
+                f"rank {self.rank} cannot continue in {what} ({caught}): make that possible on its "
                 "host, and start the job again"
             )
         outcomes = self.exchange(what, [error, result])

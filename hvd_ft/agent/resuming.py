@@ -75,7 +75,7 @@ def _choose(rendezvous: Rendezvous, context: JobContext, directory: Path) -> Res
         if context.rank == 0:
             _accept(path, whole, rendezvous.size)
 
-    rendezvous.agree("going on from the checkpoint", accept)
+    rendezvous.agree("continuing from the checkpoint", accept)
     return Resumed(str(path), whole.run, usable(whole))
 
 
@@ -122,8 +122,8 @@ def _accept(path: Path, whole: Manifest, size: int) -> None:
         )
     written = datetime.fromtimestamp(whole.written).isoformat(" ", "seconds")
     say(
-        f"going on from {path}: step {whole.step} of training loop {whole.loop}, "
+        f"continuing from {path}: step {whole.step} of training loop {whole.loop}, "
         f"{whole.size} ranks, written {written}"
     )
     if text := what_changes(whole.size, size, whole.missing):
-        say(f"weights and optimizer go on with {size} ranks; {text}")
+        say(f"weights and optimizer continue with {size} ranks; {text}")

@@ -133,7 +133,7 @@ class ShimCare:
         self._writer_deaths.add(time.monotonic())
         text = f"the checkpoint writer of rank {self._context.rank}'s node ended ({why})"
         if self._writer is None or self._writer_deaths.too_many():
-            return f"{text}; there are no more checkpoints, and the job goes on without"
+            return f"{text}; there are no more checkpoints, and the job continues without"
         self._start_writer(self._writer)
         return f"{text}; another one takes its place"
 

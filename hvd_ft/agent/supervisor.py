@@ -14,7 +14,7 @@ docs/internals/driver.md.
 | worker died | within the limits | publish it, run on-failure, start the next incarnation |
 | worker died | beyond the limits | publish it, run on-failure, stop the job |
 | worker rejoined | it was restarted | run on-restart |
-| shim died | the job goes on | start another shim, then as if the worker had been killed |
+| shim died | the job continues | start another shim, then as if the worker had been killed |
 | worker is stuck | | SIGKILL |
 | user's Ctrl-C | the worker has called hvd.init() | SIGINT |
 | not back in time | it is restarting or replaying | stop the job |

@@ -284,7 +284,7 @@ class SupervisorLoop:
         elif report.name == SPARES:
             well = isinstance(report, messages.Exited) and report.status == 0
             if not well and not self._supervisor.over:
-                say("spares are no longer prepared; the job goes on without them")
+                say("spares are no longer prepared; the job continues without them")
         elif report.name == CHECKPOINTS:
             self._on_writer_ended(report)
         else:

@@ -58,7 +58,7 @@ def choose(
         if problem.passed_over and not named:
             continue
         older = (
-            f"hvdft run --resume {directory}/{usable[0]} goes on from an older one"
+            f"hvdft run --resume {directory}/{usable[0]} continues from an older one"
             if (usable and not named)
             else "give --resume another one (hvdft checkpoint list), or leave it out"
         )

@@ -109,7 +109,7 @@ def _verify(options: argparse.Namespace) -> int:
             continue
         problems = [each.refused] if each.manifest is None else _problems(each)
         for problem in problems:
-            say(f"{each.path}: {problem}; delete it, or go on from another one")
+            say(f"{each.path}: {problem}; delete it, or continue from another one")
         wrong += bool(problems)
         if not problems and each.manifest:
             answer(f"{each.name}: {len(each.manifest.files)} files as they were written")

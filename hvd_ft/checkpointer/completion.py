@@ -61,7 +61,7 @@ def _read(path: Path) -> Share:
 def _manifest(origin: Origin, cut: Cut, shares: list[Share]) -> Manifest:
     parts = [part for share in shares for part in share.parts]
     here = {part.rank for part in parts}
-    # Where the other end has a directory of its own, it is asked when a job goes on from here.
+    # Where the other end has a directory of its own, it is asked when a job continues from here.
     for pair in messages_under_way(shares):
         if set(pair) <= here:
             raise HvdFtError(

@@ -316,8 +316,8 @@ class Writer:
         directory = self._origin.directory
         if text := self._complaints.failed(reason, missed=missed):
             say(
-                f"no checkpoint was written to {directory}: {text}; training goes on, and the next "
-                "one is tried as usual"
+                f"no checkpoint was written to {directory}: {text}; training continues, and the "
+                "next one is tried as usual"
             )
         if missed and self._coordinates:
             number = self._complaints.missed

@@ -121,7 +121,7 @@ class Settings:
     log_steps: int = _own(
         partial(values.count, least=2),
         6,
-        "The results of at most so many steps are kept in the op log: a snapshot is taken in time, "
+        "The op log keeps the results of at most this many steps: a snapshot is taken in time, "
         "even over its budget of time. Logs up to 256 MiB are not bounded by it. See "
         "[memory](../how-to/tuning.md#memory).",
     )
@@ -163,12 +163,12 @@ class Settings:
     checkpoint_keep: int = _own(
         partial(values.count, least=1),
         3,
-        "So many of the newest checkpoints are kept; `--checkpoint-keep` sets it.",
+        "The job keeps this many of the newest checkpoints; `--checkpoint-keep` sets it.",
     )
     resume_dir: str | None = _own(
         values.directory,
         None,
-        "The job goes on from the newest checkpoint in this directory, or from this one; "
+        "The job continues from the newest checkpoint in this directory, or from this one; "
         "`--resume` sets it.",
         shown="none",
     )
@@ -238,7 +238,7 @@ class Settings:
     stop_grace_seconds: float = _limit(
         values.seconds,
         10.0,
-        "How long scripts may go on after the user's Ctrl-C, to save what they have.",
+        "How long scripts may continue after the user's Ctrl-C, to save what they have.",
     )
     checkpoint_timeout_seconds: float = _limit(
         values.seconds,
@@ -328,13 +328,13 @@ class Settings:
         partial(values.count, least=1, most=core_limit("MOST_RANKS")),
         32,
         "What nodes tell each other (how their ranks fare, what the op log has) goes over a tree "
-        "with rank 0's node on top: so many nodes are joined to the one above them, at most. Rank "
+        "with rank 0's node on top: at most this many nodes are joined to the one above them. Rank "
         "0's value counts.",
     )
     gather_bytes: int = _transport(
         partial(values.byte_count, least=1, most=256 << 10, zero="none is gathered"),
         16 << 10,
-        "Between N nodes, ops of up to so many bytes are gathered, which takes log2(N) hops; "
+        "Between N nodes, ops of up to this many bytes are gathered, which takes log2(N) hops; "
         "larger ones go round the ring, in 2(N - 1) hops that carry fewer bytes. See [small "
         "ops](../how-to/tuning.md#small-ops). At most 256K; 0: none is gathered. Rank 0's value "
         "counts.",
@@ -347,7 +347,7 @@ class Settings:
             most=core_limit("MOST_RING_SEGMENT"),
         ),
         core_limit("RING_SEGMENT"),
-        "Between nodes larger ops travel the ring in messages of so many bytes: while one is "
+        "Between nodes larger ops travel the ring in messages of this many bytes: while one is "
         "received, the one before is added, and the one before that sent on. From 16K to 1M. Rank "
         "0's value counts; the op log has it for each op.",
         shown="256K",
@@ -360,7 +360,7 @@ class Settings:
             power=True,
         ),
         core_limit("NODE_SEGMENT"),
-        "The ranks of a node sum large ops so many bytes at a time: while a segment is summed, "
+        "The ranks of a node sum large ops this many bytes at a time: while a segment is summed, "
         "the next one is copied in. A power of two from 16K to 512K. Rank 0's value counts; the op "
         "log has it for each op.",
         shown="128K",

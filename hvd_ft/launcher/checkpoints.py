@@ -55,7 +55,7 @@ def how_to_go_on(settings: Settings) -> str:
         return ""
     manifest = manifests[latest.name]
     return (
-        f"hvdft run --resume {settings.checkpoint_dir} goes on from step {manifest.step} of "
+        f"hvdft run --resume {settings.checkpoint_dir} continues from step {manifest.step} of "
         f"training loop {manifest.loop} ({latest.name})"
     )
 

@@ -69,6 +69,6 @@ class PageDriver:
         assert self._page
         asked = self._page.asked()
         if asked is None:
-            self.end()  # its process has died; the job goes on
+            self.end()  # its process has died; the job continues
         for kill in asked or ():
             self._kill(kill)

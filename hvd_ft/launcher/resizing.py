@@ -79,7 +79,7 @@ def launch_resizing(
 ) -> int:
     """Runs a job to its end, on more or fewer hosts when hosts are found or lost.
 
-    Each part is a job of its own, with its ranks numbered anew. It goes on from the checkpoint
+    Each part is a job of its own, with its ranks numbered anew. It continues from the checkpoint
     that the part before has left.
 
     Args:
@@ -237,7 +237,7 @@ class _Parts:
                 if signals.received:
                     return self._machine.signalled(signals.received[0])
                 raise HvdFtError(
-                    f"{settings.checkpoint_dir} ({error}), so the job cannot go on from its "
+                    f"{settings.checkpoint_dir} ({error}), so the job cannot continue from its "
                     "checkpoint: see that the directory answers, and give it to --resume"
                 ) from None
         return self._machine.checkpoint_found(path, time.monotonic())
@@ -259,8 +259,8 @@ class _Parts:
         assert latest is not None
         if latest.apart:
             raise HvdFtError(
-                f"the job's hosts have a directory {directory} each, so nothing can go on on other "
-                "hosts: give --checkpoint-dir one that all hosts share"
+                f"the job's hosts have a directory {directory} each, so nothing can continue on "
+                "other hosts: give --checkpoint-dir one that all hosts share"
             )
         return str(found[-1].path)
 
@@ -298,7 +298,7 @@ def _check(resolved: ResolvedJob) -> None:
     job.limits.check(job.size)
     if resolved.settings.checkpoint_dir is None:
         raise HvdFtError(
-            "--min-np: the job goes on with fewer ranks from a checkpoint, and there is no "
+            "--min-np: the job continues with fewer ranks from a checkpoint, and there is no "
             "directory for it; give --checkpoint-dir, which all hosts share"
         )
     if job.resume:

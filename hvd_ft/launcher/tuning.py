@@ -75,9 +75,9 @@ def find(given: str | None, hosts: Sequence[Host], size: int, environ: Mapping[s
     except HvdFtError as error:
         if named:
             raise
-        return Found(line=f"{error}; going on without it")
+        return Found(line=f"{error}; continuing without it")
     if why := tuning.place.why_not(here):
-        return Found(line=f"the tuning file {path} does not fit ({why}); going on without it")
+        return Found(line=f"the tuning file {path} does not fit ({why}); continuing without it")
     theirs = [name for name in tuning.settings if is_set(name, environ)]
     ours = {name: value for name, value in tuning.settings.items() if name not in theirs}
     words = ", ".join(f"{name}={value}" for name, value in ours.items()) or "nothing"

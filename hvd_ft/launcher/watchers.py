@@ -56,7 +56,7 @@ class Resizing(Protocol):
         """
 
     def left(self, names: Sequence[str], *, lost: bool) -> None:
-        """The job goes on without these hosts, in its running processes.
+        """The job continues without these hosts, in its running processes.
 
         Args:
             names: the names of the hosts.
@@ -64,4 +64,4 @@ class Resizing(Protocol):
         """
 
     def joined(self, hosts: Sequence[Host]) -> None:
-        """The job goes on with these additional hosts, in its running processes."""
+        """The job continues with these additional hosts, in its running processes."""

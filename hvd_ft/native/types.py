@@ -233,7 +233,7 @@ class Snapshots:
         steps: from the latest one to the next, as chosen; 0 before the first.
         training_ns: time in training loops.
         stall_ns: part of this for which training stood still for snapshots.
-        copy_ns: CPU time of the thread that copies while training goes on.
+        copy_ns: CPU time of the thread that copies while training continues.
     """
 
     count: int = 0

@@ -80,7 +80,7 @@ def _is_below(directory: str, file: str) -> bool:
 
 
 def _unfit(reason: str) -> None:
-    say(f"a spare {reason}; the job goes on without spares")
+    say(f"a spare {reason}; the job continues without spares")
     os._exit(EXIT_UNFIT)
 
 

@@ -138,7 +138,7 @@ class _Manager:
         if self._pool.given_up and not had_given_up and not unfit:
             say(
                 f"{MAXIMUM_EARLY_DEATHS} spares in a row were killed while they "
-                "imported; the job goes on without spares"
+                "imported; the job continues without spares"
             )
 
 

@@ -6,7 +6,7 @@ training, such as dropout, took turns.
 
 A restarted process makes the pass's iterator again and draws the batches that were drawn before.
 With a map-style dataset in this process and one of torch's samplers it draws their indices only.
-Persistent workers go on from pass to pass, so all passes over them are repeated.
+Persistent workers continue from pass to pass, so all passes over them are repeated.
 """
 
 from collections.abc import Iterator

@@ -135,9 +135,9 @@ class SampleDealer(ABC):
         samples, seed = state_dict["order"]
         if (samples, seed) != (self.samples, self._seed):
             raise HvdFtError(
-                f"the sampler goes on from one with {_describe(samples, seed)}, but the script has "
-                f"made it with {_describe(self.samples, self._seed)}: make it the same, or samples "
-                "are left out"
+                f"the sampler continues from one with {_describe(samples, seed)}, but the script "
+                f"has made it with {_describe(self.samples, self._seed)}: make it the same, or "
+                "samples are left out"
             )
         self.epoch, self.processed_num = state_dict["epoch"], state_dict["processed_num"]
 

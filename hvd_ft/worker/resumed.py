@@ -46,7 +46,7 @@ class ResumedLoops:
         self.resized = (manifest.size, size) if manifest.size != size else None
 
     def has(self, loop: int) -> bool:
-        """Returns whether a training loop goes on from here."""
+        """Returns whether a training loop continues from here."""
         return loop in self._loops
 
     def read(self, loop: int) -> tuple[Mapping[str, np.ndarray], dict[str, Any]]:

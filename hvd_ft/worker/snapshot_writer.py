@@ -1,4 +1,4 @@
-"""Writes snapshots into the arena: small ones at once, large ones while training goes on.
+"""Writes snapshots into the arena: small ones at once, large ones while training continues.
 
 TensorFlow helps with the latter: updating a variable whose memory is referenced elsewhere allocates
 new memory for it. So the memory referenced at a step boundary keeps its values, and another thread

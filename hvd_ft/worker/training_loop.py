@@ -117,7 +117,7 @@ class TrainingLoop:
         self.kinds: Mapping[str, Kind] = {}
         self.resized: tuple[int, int] | None = None
         self._process = _process
-        self._given: ResumedLoops | rosters.HandedOver | None = None  # what this loop goes on from
+        self._given: ResumedLoops | rosters.HandedOver | None = None  # this loop continues from it
         self._returned_at = -1  # step
         self._schedule = SnapshotSchedule(
             worker, _process.interval, snapshot_steps, snapshot_overhead
@@ -287,7 +287,7 @@ class TrainingLoop:
         Args:
             step: since the loop's beginning.
             contents: returns arrays and values. The arrays must never change: a large snapshot is
-                copied and published while training goes on.
+                copied and published while training continues.
             last: whether this is the snapshot at the loop's end.
         """
         self._settle()
@@ -322,7 +322,7 @@ class TrainingLoop:
             return
         self._said_no_room = True
         kept = "its older snapshot" if self._has_snapshot else "no snapshot"
-        say(f"rank {self.worker.rank} goes on with {kept}, so a restart replays more: {error}")
+        say(f"rank {self.worker.rank} continues with {kept}, so a restart replays more: {error}")
 
     def can_finish(self) -> bool:
         """Returns whether a final snapshot can be taken: none yet, and no collective in flight."""

@@ -167,6 +167,6 @@ def test_an_error_of_the_filesystem_ends_the_wait_of_all_agents(tmp_path: Path) 
     shutil.rmtree(tmp_path / "1")
     ends = job.begin(0)
     assert all(isinstance(end, HvdFtError) for end in ends)
-    assert "rank 2 cannot go on in noting how the job began" in str(ends[2])
+    assert "rank 2 cannot continue in noting how the job began" in str(ends[2])
     assert f"{tmp_path}/1/beginning" in str(ends[2])
     assert [isinstance(end, FailedElsewhere) for end in ends] == [True, True, False, True]

@@ -1,4 +1,4 @@
-"""The checkpoint that a job goes on from is known, and kept, by whatever path it is given."""
+"""The checkpoint that a job continues from is known, and kept, by whatever path it is given."""
 
 import os
 from pathlib import Path

@@ -108,7 +108,7 @@ def test_a_full_disk_is_said_once_and_by_the_code_if_the_job_went_well(
 ) -> None:
     full = device("full")
     written = journal(full)
-    written.add(EVENTS)  # the job goes on
+    written.add(EVENTS)  # the job continues
     said = capsys.readouterr().err
     assert said.startswith(f"hvdft: the report {full} could not be written (No space left on")
     assert said.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Agents choose the checkpoint that a job goes on from: again and again, on other hosts."""
+"""Agents choose the checkpoint that a job continues from: again and again, on other hosts."""
 
 import shutil
 import threading
@@ -130,7 +130,7 @@ def test_a_job_that_went_on_goes_on_again_and_again_on_other_hosts(tmp_path: Pat
 def test_each_host_checks_the_files_that_its_ranks_go_on_from(
     tmp_path: Path, hosts: list[int], damaged: int
 ) -> None:
-    """Rank 2 has no part of its own: it goes on from rank 0's."""
+    """Rank 2 has no part of its own: it continues from rank 0's."""
     folders = [tmp_path / str(host) for host in range(2)]
     folders[0].mkdir()
     path = checkpoint(folders[0], "job1", "job1", 3, [2])

@@ -44,7 +44,7 @@ class World:
         return pair
 
     def note(self, *what: Any) -> None:
-        """Notes what is done, and goes on with what follows it."""
+        """Notes what is done, and continues with what follows it."""
         self.done.append(what)
         if follows := self.script.get(what[:2]):
             follows()

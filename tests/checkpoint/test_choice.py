@@ -1,4 +1,4 @@
-"""From which checkpoint a job goes on."""
+"""From which checkpoint a job continues."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_what_is_not_finished_is_passed_over_and_named_if_there_is_nothing_else(
 def test_a_damaged_one_is_refused_only_if_it_is_the_newest() -> None:
     damaged, good = offer("c5", refused="it is damaged"), offer("c4", *ALL)
     with pytest.raises(
-        HvdFtError, match=r"/d/c5 cannot be used: it is damaged; hvdft run --resume /d/c4 goes on"
+        HvdFtError, match=r"/d/c5 cannot be used: it is damaged; hvdft run --resume /d/c4 continues"
     ):
         choose([[damaged, good]], [list(ALL)], "/d")
     assert choose([[damaged, good, offer("c6", *ALL)]], [list(ALL)], "/d") == "c6"

@@ -165,7 +165,7 @@ def test_how_a_job_goes_on(tmp_path: Path) -> None:
     assert how_to_go_on(settings) == ""
     make(tmp_path, 3, 12)
     assert how_to_go_on(settings) == (
-        f"hvdft run --resume {tmp_path} goes on from step 12 of training loop 0 "
+        f"hvdft run --resume {tmp_path} continues from step 12 of training loop 0 "
         "(job1-loop0-step00000012)"
     )
     assert how_to_go_on(Settings(checkpoint_dir=str(tmp_path / "none"))) == ""

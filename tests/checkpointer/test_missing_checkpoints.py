@@ -35,8 +35,8 @@ def test_what_is_wrong_is_said_with_every_checkpoint_and_the_next_one_is_tried(
             world.steps()
     said = capsys.readouterr().err.splitlines()
     assert [line.partition("written to ")[2] for line in said] == [
-        f"{world.folder}: No space left on device (x){more}; training goes on, and the next one is "
-        "tried as usual"
+        f"{world.folder}: No space left on device (x){more}; training continues, and the next "
+        "one is tried as usual"
         for more in ("", " (2 in a row)", " (3 in a row)")
     ]
     assert unwritten.noted(world.arenas) == (
@@ -174,7 +174,7 @@ def test_a_damaged_snapshot_comes_into_no_checkpoint(
     world.take(0, 7)
     world.pass_time(600)
     world.steps()
-    assert world.checkpoints()[-1] == "loop0-step00000003", "training goes on"
+    assert world.checkpoints()[-1] == "loop0-step00000003", "training continues"
 
 
 def test_a_directory_that_goes_is_no_end(world: World, capsys: pytest.CaptureFixture[str]) -> None:

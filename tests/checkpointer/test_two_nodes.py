@@ -51,7 +51,7 @@ def test_two_nodes_may_complete_at_any_moment_of_each_other(
             for step in (3, 4):
                 share(each, step)
         each.drained.mkdir()
-        for node in (0, 1):  # both have said it, and go on from there
+        for node in (0, 1):  # both have said it, and continue from there
             (each.drained / f"{node}.json").write_text("[[0, 9], [0, 7]]")
         return origins
 

@@ -389,7 +389,7 @@ def _of_checkpoints() -> dict[str, Target]:
             return drain._said(0, Path(path))
 
     def arrays(path: str) -> None:
-        """As a rank that goes on from it, and as an export."""
+        """As a rank that continues from it, and as an export."""
         part = manifest.Part(0, 0, 3, 7, 9, [os.path.basename(path)] * 2)
         found = RankArrays(Path(path).parent, part)
         dict(found)

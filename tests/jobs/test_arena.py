@@ -299,7 +299,7 @@ def test_a_snapshot_that_does_not_fit_ends_no_training(
         told = "88 MiB for 2 snapshots of 44 MiB (if its 2 ranks share all variables; 176 MiB if"
         assert (told in ended.err) == (limit == "64M"), ended.err
         assert ("the arena may take only 64 MiB" in ended.err) == (limit == "64M"), ended.err
-        refused = ended.err.count("goes on with")
+        refused = ended.err.count("continues with")
         assert refused <= 2 + len(drill), ended.err
         assert (refused > 0) == (limit == "64M"), ended.err
     assert outputs[0] == outputs[1]

@@ -1,4 +1,4 @@
-"""Jobs that go on from a checkpoint end as an undisturbed one, bit for bit, on every rank."""
+"""Jobs that continue from a checkpoint end as an undisturbed one, bit for bit, on every rank."""
 
 import os
 import re
@@ -143,7 +143,7 @@ def test_preemption(
     )
     assert ended.code == 143, ended.err
     assert "preempted: the checkpoint is written" in ended.err
-    assert f"hvdft run --resume {tmp_path / 'c'} goes on from step " in ended.err
+    assert f"hvdft run --resume {tmp_path / 'c'} continues from step " in ended.err
     [found] = find(tmp_path / "c")
     assert found.manifest is not None
     assert (found.state, found.manifest.loop) == ("complete", 1)
@@ -289,9 +289,9 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(
     manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 2'))
     ended = resume(run_hvdft, folder)
     assert "in version 2 of the format, and this hvd_ft reads versions up to 1" in ended.err
-    assert f"--resume {folder}/{older.name} goes on from an older one" in ended.err
+    assert f"--resume {folder}/{older.name} continues from an older one" in ended.err
     shutil.rmtree(newest)
-    assert f"going on from {older}" in resume(run_hvdft, older).err
+    assert f"continuing from {older}" in resume(run_hvdft, older).err
 
 
 def test_another_number_of_ranks(run_hvdft: RunHvdft, tmp_path: Path) -> None:

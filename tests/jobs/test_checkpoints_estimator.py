@@ -1,4 +1,4 @@
-"""Estimators go on from a checkpoint as an undisturbed job would, bit for bit."""
+"""Estimators continue from a checkpoint as an undisturbed job would, bit for bit."""
 
 import sys
 from pathlib import Path
@@ -46,6 +46,6 @@ def test_it_goes_on_exactly(run_hvdft: RunHvdft, once: Once, tmp_path: Path, op:
     assert drained.state == "complete"
     ended = run_hvdft(command(models, "--resume", str(folder)))
     assert ended.code == 0, ended.err
-    assert f"going on from {drained.path}" in ended.err
+    assert f"continuing from {drained.path}" in ended.err
     assert results(ended.out) == expected
     assert len(expected) == 3 * RANKS

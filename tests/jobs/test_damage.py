@@ -1,6 +1,6 @@
 """Damage to a job's files between a worker's death and its return.
 
-The job goes on if an older snapshot will do; otherwise it ends, and says what is damaged. What is
+The job continues if an older snapshot will do; otherwise it ends, and says what is damaged. What is
 left for it then is the newest checkpoint that is not damaged; hvdft run names it.
 """
 
@@ -58,12 +58,14 @@ def test_a_damaged_arena(run_hvdft: RunHvdft, tmp_path: Path, what: str, said: s
     ended = of_training(run_hvdft, tmp_path, what)
     assert re.search(f"hvdft: (?:arena )?/.*/{said}.*; {REMEDY}$", ended.err, re.M), ended.err
     [left] = find(tmp_path)
-    assert f"--resume {tmp_path} goes on from step 8 of training loop 0 ({left.name})" in ended.err
+    assert (
+        f"--resume {tmp_path} continues from step 8 of training loop 0 ({left.name})" in ended.err
+    )
 
 
 @pytest.mark.shows(later=True)
 def test_a_damaged_snapshot(run_hvdft: RunHvdft, tmp_path: Path) -> None:
-    """Neither a worker nor a checkpoint goes on from it."""
+    """Neither a worker nor a checkpoint continues from it."""
     ended = of_training(run_hvdft, tmp_path, f"flip rank-1.arena behind:{HEADER}")
     for said in (
         f"rank 1: the snapshot of training loop 0 cannot be used: .* damaged; .*; {REMEDY}",
@@ -78,7 +80,9 @@ def test_the_state_before_a_damaged_snapshot_is_kept(run_hvdft: RunHvdft, tmp_pa
     ended = of_training(run_hvdft, tmp_path, "flip rank-1.arena newest")
     assert re.search(f"cannot be used: .* damaged; .*; {REMEDY}", ended.err), ended.err
     [left] = find(tmp_path)
-    assert f"--resume {tmp_path} goes on from step 4 of training loop 0 ({left.name})" in ended.err
+    assert (
+        f"--resume {tmp_path} continues from step 4 of training loop 0 ({left.name})" in ended.err
+    )
 
 
 def results(ended: Ended) -> list[str]:

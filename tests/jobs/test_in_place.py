@@ -182,7 +182,7 @@ def test_a_rank_returns_in_a_later_part_of_the_job(nodes: Cluster, tmp_path: Pat
     job = InPlace(nodes, tmp_path, *hosts, returns=True, work=(WORK, 10, 28), env=env)
     named(tmp_path, "n0:2 n1:1 n2:1")
     first.touch()
-    job.running.await_line("the job goes on with 4 ranks on n0:2,n1:1,n2:1")
+    job.running.await_line("the job continues with 4 ranks on n0:2,n1:1,n2:1")
     job.running.err.clear()  # the first part may have come to 20 steps as well
     job.running.await_line("20 steps")
     disturb(nodes, "kill", node="n1")
@@ -249,18 +249,18 @@ def test_what_cannot_be_in_place_goes_on_from_a_checkpoint(nodes: Cluster, tmp_p
     """Rank 0's host is lost: it has the log."""
     job = InPlace(nodes, tmp_path, "-np", "4", "-H", "n1:1,n0:2,n2:1", "--min-np", "2")
     disturb(nodes, "kill", node="n1")
-    job.running.await_line("the job goes on with 3 ranks on n0:2,n2:1")
+    job.running.await_line("the job continues with 3 ranks on n0:2,n2:1")
     out, err = job.end()
     assert len(ends(out)) == 3, err
 
 
 def test_ranks_that_cannot_begin_elsewhere_end_the_part(nodes: Cluster, tmp_path: Path) -> None:
-    """What a lost rank has sent is known nowhere; the job goes on from a checkpoint."""
+    """What a lost rank has sent is known nowhere; the job continues from a checkpoint."""
     hosts = ["-np", "4", "-H", "n0:2,n1:1,n2:1"]
     job = InPlace(nodes, tmp_path, *hosts, "--min-np", "2", env={"SENDS": "1"})
     disturb(nodes, "kill", node="n1")
     job.running.await_line("its rank 2 continues on n2 until it leaves the job (epoch 1)")
     job.running.await_line("ranks of this job have sent messages to each other")
-    job.running.await_line("the job goes on with 3 ranks on n0:2,n2:1")
+    job.running.await_line("the job continues with 3 ranks on n0:2,n2:1")
     out, err = job.end()
     assert len(ends(out)) == 3, err

@@ -127,7 +127,7 @@ def test_a_job_that_went_on_from_a_checkpoint_replaces_a_host_and_the_one_that_r
     killed.touch()
     code, out, err = resumed.end()
     assert code == 0, err
-    assert f"going on from {folder}" in err, err
+    assert f"continuing from {folder}" in err, err
     ends = [sorted(x for x in text.splitlines() if "END" in x) for text in (out, undisturbed[1])]
     assert ends[0] == ends[1] and len(ends[0]) == 4, err
 
@@ -204,7 +204,7 @@ def test_two_hosts_at_once(nodes: Cluster) -> None:
 
 
 def test_a_host_together_with_that_of_its_buddy(nodes: Cluster) -> None:
-    """What only its ranks had is nowhere: nothing goes on with something else."""
+    """What only its ranks had is nowhere: nothing continues with something else."""
     running = start(nodes, "n1:1,n2:1,n0:1", "n3:1,n4:1")
     for node in ("n1", "n2"):
         disturb(nodes, "kill", node=node)

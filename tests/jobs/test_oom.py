@@ -1,4 +1,4 @@
-"""The kernel's out-of-memory killer takes a worker, and training goes on."""
+"""The kernel's out-of-memory killer takes a worker, and training continues."""
 
 import os
 import re

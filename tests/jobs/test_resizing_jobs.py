@@ -1,4 +1,4 @@
-"""Jobs that go on with fewer ranks when a host is lost, and with more when one is found."""
+"""Jobs that continue with fewer ranks when a host is lost, and with more when one is found."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def test_a_job_goes_on_with_fewer_ranks_exactly_from_the_last_cut(
     running = start(nodes, *hosts, "--min-np", "2", *keep)
     running.await_line("20 steps are done")
     disturb(nodes, "kill", node="n1")
-    running.await_line("the job goes on with 3 ranks on n0:2,n2:1")
+    running.await_line("the job continues with 3 ranks on n0:2,n2:1")
     code, out, err = running.end()
     assert code == 0, err
     assert len(ends(out)) == 3 and all(" of 3 " in line for line in ends(out)), err
@@ -80,11 +80,11 @@ def test_a_host_that_is_cut_off_stands_still_before_the_job_goes_on_without_it(
     running.await_line("20 steps are done")
     disturb(nodes, "cut", node="n1")
     running.await_line("has not answered for")
-    running.await_line("the job goes on without it, if enough ranks are left")
+    running.await_line("the job continues without it, if enough ranks are left")
     processes = nodes.sh("n1", "ps -ww -eo stat,args | grep '[r]esizing_script\\|[h]vd_ft.check'")
     states = sorted(line[0] for line in processes.splitlines())
     assert states == ["S", "T", "T", "T"], processes  # all but the shim
-    running.await_line("the job goes on with 2 ranks on n0:2")
+    running.await_line("the job continues with 2 ranks on n0:2")
     disturb(nodes, "heal", node="n1")
     expect_clear(nodes, "n1", seconds=90)  # its end of the old line takes a while to break
     code, out, err = running.end()
@@ -105,12 +105,12 @@ def test_a_host_that_the_script_finds_is_taken_in(nodes: Cluster, tmp_path: Path
     running = start(nodes, "-np", "2", "--min-np", "2", *script, *keep)
     running.await_line("10 steps are done")
     hosts.write_text("n0:2\nn1:4\n")
-    running.await_line("the job goes on with 3 ranks on n0:2,n1:1")
+    running.await_line("the job continues with 3 ranks on n0:2,n1:1")
     code, out, err = running.end()
     assert code == 0, err
     assert len(ends(out)) == 3 and all(" of 3 " in line for line in ends(out)), err
-    assert "the hosts have changed (n1 more): going on with 3 ranks" in err
-    (path,) = re.findall(r"going on from (\S+): step", err) or [""]
+    assert "the hosts have changed (n1 more): continuing with 3 ranks" in err
+    (path,) = re.findall(r"continuing from (\S+): step", err) or [""]
     assert path.startswith(str(folder)), err
     again = start(nodes, "-np", "3", "-H", "n0:2,n1:1", "--resume", path)
     code, other, err = again.end()
@@ -128,5 +128,5 @@ def test_below_the_least_number_of_ranks_the_job_ends(nodes: Cluster, tmp_path: 
     code, _, err = running.end()
     assert code == 1, err
     assert "there were not 3 slots within 4 s, so the job was ended" in err
-    assert re.search(rf"hvdft run --resume {tmp_path / 'c'}/\S+ goes on", err), err
+    assert re.search(rf"hvdft run --resume {tmp_path / 'c'}/\S+ continues it", err), err
     expect_clear(nodes, "n0", "n1")

@@ -84,7 +84,7 @@ def test_each_remaining_sample_is_dealt_to_another_number_of_ranks(
     assert part(3, drills=loses(7)).code != 0
     ended = part(2, "--resume", str(folder), drills=loses(30))
     assert ended.code != 0
-    assert "going on from" in ended.err
+    assert "continuing from" in ended.err
     ended = part(4, "--resume", str(folder))
     assert ended.code == 0, ended.err
     parts = [(each.manifest.size, each.manifest.step) for each in find(folder) if each.manifest]
@@ -106,7 +106,7 @@ def test_a_lost_hosts_samples_are_dealt_to_the_others(tmp_path: Path, style: str
         running = start(cluster, *hosts, *keep, work=[*WORK, style], env=env)
         running.await_line("waiting for the test")
         disturb(cluster, "kill", node="n1")
-        running.await_line("the job goes on with 3 ranks on n0:2,n2:1")
+        running.await_line("the job continues with 3 ranks on n0:2,n2:1")
         awaited.touch()
         code, out, err = running.end()
         assert code == 0, err

@@ -1,4 +1,4 @@
-"""The ranks of a node store what is equal on all of them once, and go on from it after a death."""
+"""The ranks of a node store what is equal on all of them once, and continue from it."""
 
 import re
 import sys

@@ -67,7 +67,7 @@ def test_stillness_counts_from_the_last_change(soak: ModuleType) -> None:
     assert [stillness.seconds(observer, now) for now in (5.0, 7.0)] == [0.0, 2.0]
     observer.ranks[1] = replace(observer.ranks[1], executed=89)
     assert [stillness.seconds(observer, now) for now in (8.0, 9.0)] == [0.0, 1.0]
-    observer.ranks[0] = replace(observer.ranks[0], step=99)  # steps may go on without a collective
+    observer.ranks[0] = replace(observer.ranks[0], step=99)  # steps without a collective
     assert stillness.seconds(observer, 10.0) == 2.0
 
 

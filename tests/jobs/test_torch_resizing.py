@@ -1,4 +1,4 @@
-"""Jobs with PyTorch go on with another number of ranks, and from checkpoints on a disk."""
+"""Jobs with PyTorch continue with another number of ranks, and from checkpoints on a disk."""
 
 import json
 import sys
@@ -97,7 +97,7 @@ def test_a_lost_hosts_samples_are_dealt_to_the_others(
     running = start(nodes, *hosts, *keep, work=work, env=env)
     running.await_line("waiting for the test after 5 steps")
     disturb(nodes, "kill", node="n1")
-    running.await_line("the job goes on with 3 ranks on n0:2,n2:1")
+    running.await_line("the job continues with 3 ranks on n0:2,n2:1")
     awaited.touch()
     code, out, err = running.end()
     assert code == 0, err

@@ -45,10 +45,10 @@ class JobKind:
         size: number of ranks.
         spares: of `--spare-hosts`.
         least: of `--in-place`: ranks with which the running job goes on; None: without it.
-        fewest: ranks of `--min-np`: the job goes on in parts; 0: it does not.
+        fewest: ranks of `--min-np`: the job continues in parts; 0: it does not.
         led: whether it has a record, so that a second launcher can take over.
         grace: whether SIGTERM leaves time for a checkpoint.
-        from_checkpoint: whether it goes on from the checkpoint of another job.
+        from_checkpoint: whether it continues from the checkpoint of another job.
         launcher: the host of the launcher.
         others: hosts that may be found later.
     """
@@ -67,7 +67,7 @@ class JobKind:
 
     @property
     def shrinks(self) -> bool:
-        """Whether the job goes on in parts."""
+        """Whether the job continues in parts."""
         return self.fewest > 0
 
     @property

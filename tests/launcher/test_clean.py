@@ -69,7 +69,7 @@ def test_one_that_is_named_is_removed_at_once(jobs: Path) -> None:
 def test_what_a_job_has_in_the_shared_directory_goes_with_it(
     jobs: Path, monkeypatch: pytest.MonkeyPatch, released: bool
 ) -> None:
-    """Unless its launcher has not ended: the job may go on without this host."""
+    """Unless its launcher has not ended: the job may continue without this host."""
     shared = jobs.parent / "shared"
     shared.mkdir()
     monkeypatch.setenv("HOROVOD_FT_SHARED_DIR", str(shared))

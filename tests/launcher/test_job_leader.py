@@ -1,4 +1,4 @@
-"""A launcher whose shared directory does not answer goes on with all else."""
+"""A launcher whose shared directory does not answer continues with all else."""
 
 import os
 import threading

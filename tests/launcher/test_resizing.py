@@ -74,7 +74,7 @@ class Made:
         monkeypatch.setattr(resizing.reach, "Probe", self._probe)
 
     def _run_job(
-        self, resolved: ResolvedJob, display: object, resizing: Any, page: object
+        self, resolved: ResolvedJob, display: object, resizing: Any, page: object, outcome: object
     ) -> Ended:
         job = resolved.job
         self.jobs.append(job)
@@ -142,7 +142,7 @@ def test_a_lost_host_is_done_without(made: Made) -> None:
     assert made.parts() == [("n0:2,n1:1,n2:1", None), ("n0:2,n2:1", first.id)]
     assert (second.size, second.report, second.inject) == (3, "run-2.jsonl", ())
     assert second.id != first.id
-    assert "the job goes on with 3 ranks on n0:2,n2:1" in made.said
+    assert "the job continues with 3 ranks on n0:2,n2:1" in made.said
 
 
 def test_without_a_checkpoint_the_job_begins_again(made: Made) -> None:
@@ -164,7 +164,7 @@ def test_too_few_ranks_end_the_job_with_its_checkpoint(made: Made) -> None:
     [job] = made.jobs
     assert made.said[-1] == (
         "there were not 4 slots within 0.6 s, so the job was ended; "
-        f"hvdft run --resume {made.folder / job.id} goes on"
+        f"hvdft run --resume {made.folder / job.id} continues it"
     )
 
 

@@ -59,7 +59,7 @@ def test_one_that_does_not_fit_is_left_and_said(tmp_path: Path) -> None:
     here = socket.gethostname()
     assert found.line == (
         f"the tuning file {path} does not fit (it is for {here}:4, not {here}:2); "
-        "going on without it"
+        "continuing without it"
     )
 
 

@@ -99,7 +99,7 @@ def ends(launcher: Launcher, end: do.End) -> None:
         if end.files_stay or end.resized or end.lost:
             raise Violation(f"{end} of a job that has ended well")
     elif end.files_stay and launcher.kind.shrinks:
-        raise Violation(f"{end}: a job in parts goes on from its checkpoints")
+        raise Violation(f"{end}: a job in parts continues from its checkpoints")
     elif launcher.signals:
         _ends_by_signal(launcher, end)
     elif job.over is not None and end.code == job.over:

@@ -72,7 +72,7 @@ class Parts:
         return self._change
 
     def told(self, change: HostsLeft | HostsJoined) -> None:
-        """The running part goes on with other hosts."""
+        """The running part continues with other hosts."""
         if isinstance(change, HostsLeft):
             self.machine.left(change.names, self.world.now, lost=change.lost)
         else:
@@ -135,7 +135,7 @@ class Parts:
             raise Violation(f"part {number} on too few hosts: {hosts}")
         step = int(path) if path else 0
         if step > world.job.step or (step < world.job.checkpoint and number > 1):
-            raise Violation(f"part {number} goes on from step {step} after {world.job}")
+            raise Violation(f"part {number} continues from step {step} after {world.job}")
         members = Membership.first(hosts, slots_of(hosts))
         world.note(f"part {number} begins at step {step} on {members}")
         world.job = Job(number, members, step=step, checkpoint=step)

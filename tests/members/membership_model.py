@@ -90,7 +90,7 @@ class Bounds:
     Attributes:
         places: ranks of each place. spares: slots of each spare host. faults: how many links are
             cut and hosts killed. wire: messages on their way at once. epochs: how many changes.
-        launchers: how many take over. least: ranks with which the job goes on in place.
+        launchers: how many take over. least: ranks with which the job continues in place.
         found: whether the user gives hosts up and finds them, at any time.
     """
 

@@ -1,4 +1,4 @@
-"""Every state of a launcher and two to four hosts: no rank acts twice, and the job goes on."""
+"""Every state of a launcher and two to four hosts: no rank acts twice, and the job continues."""
 
 import pytest
 from membership_model import Bounds, explore

@@ -172,7 +172,7 @@ def _lose_launchers_host(job: PairJob) -> None:
 
 
 def await_checkpoint(job: PairJob) -> None:
-    """Waits until the job could go on from a checkpoint of all its ranks."""
+    """Waits until the job could continue from a checkpoint of all its ranks."""
     folder = job.checkpoints
     until(
         lambda: folder.is_dir() and any(each.state == "complete" for each in find(folder)),

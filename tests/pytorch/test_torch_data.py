@@ -1,4 +1,4 @@
-"""A killed loop goes on with the very batch, whatever it draws from, and however this draws."""
+"""A killed loop continues with the very batch, whatever it draws from, and however this draws."""
 
 import random
 from collections.abc import Callable, Iterator

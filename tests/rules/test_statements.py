@@ -25,7 +25,7 @@ HALF_TRUTHS = [
     (
         r"(?i:without|no)( a)? spare host.{0,60}\b(it|the job) ends|-hosts\); else the job ends",
         r"--min-np|as without spare hosts",
-        "with --min-np the job goes on",
+        "with --min-np the job continues",
     ),
     (
         r"number of ranks (never|cannot|does not) changes?|number of ranks.{0,25}never does",

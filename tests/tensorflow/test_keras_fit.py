@@ -192,7 +192,7 @@ def test_it_may_die_again_and_again() -> None:
 
 
 def test_no_snapshot_at_the_end_of_an_epoch_of_unknown_length() -> None:
-    """Keras cannot go on from there: it wants one step more in that epoch."""
+    """Keras cannot continue from there: it wants one step more in that epoch."""
     weights, history, batches = undisturbed("unknown_length")
     model, resumed_history, _ = resumed("unknown_length", kill_after=STEPS + 1, every=STEPS)
     assert model.seen == batches[STEPS:]

@@ -1,4 +1,4 @@
-"""Where loops go on with another number of ranks."""
+"""Where loops continue with another number of ranks."""
 
 from hvd_ft.tensorflow.resized import of_fit, of_sampled_fit, of_session
 from hvd_ft.worker.resized import of_state

@@ -1,4 +1,4 @@
-"""A training loop that goes on from another job's checkpoint."""
+"""A training loop that continues from another job's checkpoint."""
 
 import json
 from collections.abc import Iterator

@@ -70,7 +70,7 @@ def test_what_is_left_is_what_the_steps_will_have(
 
 
 def test_an_epochs_order_is_its_own_and_stays() -> None:
-    """A job that goes on with another NumPy has to deal out the same."""
+    """A job that continues with another NumPy has to deal out the same."""
     assert epoch_order(8, 0, 0).tolist() == [2, 4, 3, 6, 5, 0, 1, 7]
     assert epoch_order(8, 1, 0).tolist() == [1, 3, 7, 6, 0, 4, 2, 5]
     assert epoch_order(8, 0, 1).tolist() == [5, 0, 1, 4, 2, 6, 3, 7]

@@ -1,4 +1,4 @@
-"""Large snapshots are copied while training goes on, and hold the state at their beginning."""
+"""Large snapshots are copied while training continues, and hold the state at their beginning."""
 
 import threading
 

@@ -111,7 +111,7 @@ class AnswerPage:
 
 @dataclass(frozen=True)
 class HostsLeft:
-    """The job goes on without these hosts, in its processes.
+    """The job continues without these hosts, in its processes.
 
     Attributes:
         names: of them.
@@ -124,7 +124,7 @@ class HostsLeft:
 
 @dataclass(frozen=True)
 class HostsJoined:
-    """The job goes on with these hosts besides, in its processes."""
+    """The job continues with these hosts besides, in its processes."""
 
     hosts: tuple[Host, ...]
 
@@ -137,7 +137,7 @@ class End:
         code: the exit code.
         files_stay: whether the job's files stay, so that it can be resumed.
         lost: the hosts whose loss has ended it, if it may shrink, or that cannot be reached.
-        resized: whether it was ended to go on with other hosts.
+        resized: whether it was ended to continue with other hosts.
     """
 
     code: int

@@ -23,7 +23,7 @@ class Ending:
     Attributes:
         lost: the hosts that the job is to do without, or that keep its agents from beginning.
         files_stay: whether the job can be resumed.
-        resizes: whether it ends to go on with other hosts.
+        resizes: whether it ends to continue with other hosts.
         no_start: why its agents could not be started; "": they were.
     """
 
@@ -45,7 +45,7 @@ class Ending:
         """Hosts are given up; returns what that means for the job, in words."""
         self.lost = verdict.names
         if self._facts.may_shrink:
-            return f"{verdict.why}: the job goes on without it, if enough ranks are left"
+            return f"{verdict.why}: the job continues without it, if enough ranks are left"
         self.files_stay = True
         return (
             f"{verdict.why}, so the job was ended; its state stays on the other hosts: {self._next}"
@@ -60,8 +60,8 @@ class Ending:
     def _next(self) -> str:
         job = self._facts.id
         return (
-            f"hvdft run --resume {job} with the same -np and -H goes on, hvdft clean {job} removes "
-            "it"
+            f"hvdft run --resume {job} with the same -np and -H continues it, hvdft clean {job} "
+            "removes it"
         )
 
     def come(

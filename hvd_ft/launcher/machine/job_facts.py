@@ -18,10 +18,10 @@ class JobFacts:
         hosts: that the user has named for the job; none if all ranks are on this host.
         spare_hosts: that may replace them, in the order in which they are taken.
         generation: the number of the first agents that this launcher starts.
-        resume: whether it goes on with a job that another launcher has begun.
+        resume: whether it continues with a job that another launcher has begun.
         led: whether the job has a record, so that there can be two launchers.
         may_shrink: whether it ends when a host is lost for which there is no spare host, instead of
-            waiting for it: it goes on with fewer ranks.
+            waiting for it: it continues with fewer ranks.
         least_in_place: the number of ranks with which it goes on in its processes when others
             leave; None: ranks do not leave a running job.
         warm: whether warm spares wait on rank 0's host.
@@ -56,5 +56,5 @@ class JobFacts:
 
     @property
     def fences(self) -> bool:
-        """Whether hosts act under leases only: others may take their places, or go on without."""
+        """Whether hosts act under leases only: others may replace them, or continue without."""
         return self.replaces or self.may_shrink

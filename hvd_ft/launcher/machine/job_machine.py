@@ -117,7 +117,7 @@ class JobMachine:
 
     @property
     def may_change(self) -> bool:
-        """Whether the job could get other hosts now: there is state to go on with."""
+        """Whether the job could get other hosts now: there is state to continue with."""
         idle = self._ending.resizes or self._agents.why_ended
         acts = self.phase is Phase.RUNNING and self._record.holds(self._now)
         return acts and not idle and self._workers.train
@@ -285,7 +285,7 @@ class JobMachine:
                 self._agents.kill(change.why, counts=False)
             case Done.NO:
                 self._out.say(
-                    f"{change.why}: going on with {change.size} ranks from the next step boundary"
+                    f"{change.why}: continuing with {change.size} ranks from the next step boundary"
                 )
                 self._ending.resizes = True
                 self._asked.preempt(now)

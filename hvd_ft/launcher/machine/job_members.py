@@ -30,7 +30,7 @@ class Done(Enum):
 
     YES = auto()  # new agents have to be started
     NOT_YET = auto()  # ranks have not left yet that are to return
-    NO = auto()  # the job has to go on from a checkpoint
+    NO = auto()  # the job has to continue from a checkpoint
 
 
 def act_lease(settings: Settings) -> float:

@@ -1,6 +1,6 @@
 """The state machine of a job that has as many ranks as there are hosts for. Pure.
 
-Each part of it is a job of its own, with ranks numbered anew, which goes on from the checkpoint
+Each part of it is a job of its own, with ranks numbered anew, which continues from the checkpoint
 that the part before has left. job_machine.py decides within a part; where the hosts of a running
 part can change in its processes, this machine says that they are to. resizing.py drives it.
 
@@ -171,7 +171,7 @@ class PartsMachine:
         return actions + self._wait(now)
 
     def left(self, names: Sequence[str], now: float, *, lost: bool) -> None:
-        """The running part goes on without these hosts.
+        """The running part continues without these hosts.
 
         Args:
             names: of them.
@@ -183,7 +183,7 @@ class PartsMachine:
             self._lose(names, now)
 
     def joined(self, hosts: Sequence[Host]) -> None:
-        """The running part goes on with these hosts besides."""
+        """The running part continues with these hosts besides."""
         self._present = (*self._present, *hosts)
 
     # -------------------------------------------------------------- decisions
@@ -197,7 +197,7 @@ class PartsMachine:
                 return [*actions, *self._begin(chosen)]
         least = self._pool.limits.least
         if now > self._since + self._timeout:
-            where = f"; hvdft run --resume {self._path} goes on" if self._path else ""
+            where = f"; hvdft run --resume {self._path} continues it" if self._path else ""
             text = (
                 f"there were not {least} slots within {self._timeout:g} s, so the job was ended"
                 f"{where or '; it has left no checkpoint'}"
@@ -220,7 +220,7 @@ class PartsMachine:
         begin = BeginPart(self._number, hosts, self._path)
         if self._number == 1:
             return [begin]
-        text = f"the job goes on with {slots_of(hosts)} ranks on {host_list(hosts)}"
+        text = f"the job continues with {slots_of(hosts)} ranks on {host_list(hosts)}"
         return [Say(text), begin]
 
     def _look_for_change(self, now: float) -> list[Action]:

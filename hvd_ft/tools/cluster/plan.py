@@ -41,7 +41,7 @@ class Plan:
         check_name(self.name)
         if not 1 <= self.size <= NODES_AT_MOST:
             raise HvdFtError(
-                f"-n {self.size}: a cluster has 1 to {NODES_AT_MOST} nodes; give so many"
+                f"-n {self.size}: a cluster has 1 to {NODES_AT_MOST} nodes; give such a number"
             )
         if self.rate and not 1e5 <= (_amount(self.rate, _BITS) or 0) <= 1e11:
             raise HvdFtError(

@@ -14,7 +14,7 @@ import hvd_ft.torch as hvd
 
 STYLE = sys.argv[1]
 SAMPLES, BATCH, EPOCHS = 48, 4, 3
-WIDTH = 900 if STYLE == "large" else 8  # its state is copied while training goes on
+WIDTH = 900 if STYLE == "large" else 8  # its state is copied while training continues
 
 
 class Noisy(torch.utils.data.Dataset):
