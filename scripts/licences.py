@@ -37,14 +37,14 @@ def closure(name: str) -> Iterator[metadata.Distribution]:
 def licence(package: metadata.Distribution) -> str:
     """Returns a package's licence: its expression, else its classifiers, else its first line."""
     about = package.metadata
-    if expression := about.get("License-Expression"):
-        return expression
+    if "License-Expression" in about:
+        return about["License-Expression"]
     classifiers = [
         line.rpartition(" :: ")[2]
         for line in about.get_all("Classifier") or ()
         if line.startswith("License ::")
     ]
-    text = (about.get("License") or "").strip()
+    text = about["License"].strip() if "License" in about else ""
     return "; ".join(classifiers) or (text.splitlines() or ["see the package"])[0]
 
 
