@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers clients mutants fuzz quick test promises part pairs full wheel release sim sim-large lint sanitize experiments figures bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers clients mutants fuzz quick test promises part pairs full wheel sim sim-large lint sanitize experiments figures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -13,7 +13,7 @@ help: ## this list
 setup: ## .venv with the pinned packages, the core, the patched Horovod; TORCH=1: with PyTorch; again: only what changed
 	@TORCH=$(TORCH) $(PYTHON) scripts/setup_environment.py
 
-demo: setup ## 4 ranks train, one is killed, training continues
+demo: setup ## 4 ranks train, one is killed, training goes on
 	@$(VENV)/python scripts/demo.py
 
 soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the draw; TORCH=1: PyTorch's
@@ -70,9 +70,6 @@ full: setup ## all tests; what is skipped is listed with its reason (an hour)
 
 wheel: setup ## hvd_ft installed into a fresh environment, checked there, and run on two nodes (a few minutes; TORCH=1: with PyTorch alone, too)
 	@$(VENV)/python -m pytest -m 'install or not install' tests/tools/install/test_wheel.py$(if $(TORCH), tests/tools/install/test_torch_alone.py)
-
-release: setup ## a release in dist/: sdist, wheel, licences, checksums signed by KEY=, each tried in fresh environments (15 minutes; ENVIRONMENTS=torch for one)
-	@$(VENV)/python scripts/release.py $(if $(KEY),--key $(KEY)) $(if $(ENVIRONMENTS),--environments $(ENVIRONMENTS))
 
 sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPLAY='n=3 …'
 	@mkdir -p out

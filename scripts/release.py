@@ -107,7 +107,7 @@ def main() -> None:
     if options.key:
         run("ssh-keygen", "-Y", "sign", "-n", "file", "-f", Path(options.key).expanduser(), sums)
     else:
-        print(f"release: {sums} is not signed; give --key, or KEY= to make")
+        print(f"release: {sums} is not signed; give --key")
     print(f"release: hvd_ft {__version__} is in {DIST}")
 
 
