@@ -1,10 +1,10 @@
 """Destroys hosts, links and processes of a cluster at random, and compares the weights.
 
-`make soak-cluster MINUTES=10` runs this. Each job trains tests/jobs/scripts/lost_host_script.py on
-four ranks of three nodes, with spare hosts (docs/cluster.md). Workers, agents and shims are killed,
-links cut for moments, connections reset, nodes killed as by a power failure. Weights, optimizer and
-statistics of every rank have to be those of an undisturbed job, and no process may be left. It ends
-with a table; SEED repeats the draw.
+`make soak-cluster MINUTES=10` runs this. Each job trains a script of tests/jobs/scripts on four
+ranks of three nodes, with spare hosts (docs/cluster.md): TensorFlow's, or PyTorch's in turn.
+Workers, agents and shims are killed, links cut for moments, connections reset, nodes killed as by a
+power failure. Weights, optimizer and statistics of every rank have to be those of an undisturbed
+job, and no process may be left. It ends with a table; SEED repeats the draw.
 """
 
 import argparse
@@ -28,13 +28,18 @@ from rich.table import Table
 from soak_processes import MARK, processes_of, strike
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / "tests" / "jobs" / "scripts" / "lost_host_script.py"
+SCRIPTS = ROOT / "tests" / "jobs" / "scripts"
+Work = tuple[str, ...]
+# Of each framework, with arguments: so many epochs that there is time for all strikes.
+WORK: dict[str, list[Work]] = {
+    "tensorflow": [("lost_host_script.py", "6")],
+    "torch": [("torch_lost_host_script.py", style, "30") for style in ("loop", "ddp")],
+}
 HVDFT = [sys.executable, "-m", "hvd_ft.cli"]
 HOSTS = ["n1:2", "n0:1", "n2:1"]  # n0 has the launcher, and is not killed
 SPARES = ["n3:2", "n4:2"]
 RANKS = 4
-STRIKES = 6  # a job, of so many epochs
-EPOCHS = "6"
+STRIKES = 6  # a job
 SILENT_SECONDS = 200.0  # a job that says nothing for longer hangs; it says every tenth step
 CUT_SECONDS = 2.0  # at most; TCP may stay silent for as long again, and the host be lost
 KINDS = {"node": 3, "worker": 3, "agent": 2, "shim": 1, "agent and worker": 1, "cut": 2, "reset": 1}
@@ -139,12 +144,14 @@ class RunningJob:
         return sorted({line for line in self.output if line.startswith("END ")})
 
 
-def training_on(cluster: str) -> RunningJob:
-    """Starts a job on a cluster."""
+def training_on(cluster: str, work: Work) -> RunningJob:
+    """Starts a job of a script on a cluster."""
     hosts, spares = ",".join(HOSTS), ",".join(SPARES)
     job = ["run", "--no-prefix", "-np", str(RANKS), "-H", hosts, "--spare-hosts", spares]
     enter = [*HVDFT, "cluster", "run", "--name", cluster, "--"]
-    return RunningJob([*enter, *HVDFT, *job, sys.executable, str(SCRIPT), EPOCHS])
+    script, *words = work
+    python = [sys.executable, "-W", "ignore"]
+    return RunningJob([*enter, *HVDFT, *job, *python, str(SCRIPTS / script), *words])
 
 
 @contextlib.contextmanager
@@ -223,10 +230,10 @@ class Faults:
 
 
 def run_job(
-    cluster: str, chance: random.Random, strikes: int
+    cluster: str, work: Work, chance: random.Random, strikes: int
 ) -> tuple[RunningJob, list[str], bool]:
     """Runs a job; returns it, what befell it, and whether it ended."""
-    job = training_on(cluster)
+    job = training_on(cluster, work)
     faults = Faults(job, cluster, chance)
     job.await_training(SILENT_SECONDS)
     while job.process.poll() is None and len(faults.struck) < strikes:
@@ -242,16 +249,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--framework", choices=sorted(WORK), default="tensorflow")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     chance, tally, console = random.Random(options.seed), Tally(), Console()
-    with cluster_up() as cluster:
-        undisturbed, _, _ = run_job(cluster, chance, 0)
-    assert len(undisturbed.ends) == RANKS, undisturbed.text
+    undisturbed: dict[Work, list[str]] = {}
+    for work in WORK[options.framework]:
+        with cluster_up() as cluster:
+            job, _, _ = run_job(cluster, work, chance, 0)
+        undisturbed[work] = job.ends
+        assert len(job.ends) == RANKS, job.text
     end = time.monotonic() + 60 * options.minutes
     while time.monotonic() < end and not tally.failed:
+        work = WORK[options.framework][tally.jobs % len(undisturbed)]
         with cluster_up() as cluster:
-            job, struck, ended = run_job(cluster, chance, STRIKES)
+            job, struck, ended = run_job(cluster, work, chance, STRIKES)
             left = list(chain.from_iterable(processes_of(job.mark).values()))
             tally.jobs += 1
             tally.struck.update(struck)
@@ -259,9 +271,9 @@ def main() -> int:
                 tally.recovered[kind] += len(said.findall(job.text))
             tally.hangs += not ended
             tally.broken += ended and job.process.returncode != 0
-            tally.wrong += job.process.returncode == 0 and job.ends != undisturbed.ends
+            tally.wrong += job.process.returncode == 0 and job.ends != undisturbed[work]
             tally.orphans += len(left) if ended else 0
-            print(f"job {tally.jobs}: {', '.join(struck)}", flush=True)
+            print(f"job {tally.jobs} ({' '.join(work)}): {', '.join(struck)}", flush=True)
             if tally.failed:
                 print(f"after {', '.join(struck)}:\n{job.text}\nleft: {left}")
     console.print(tally.table())

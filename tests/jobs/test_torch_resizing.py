@@ -1,6 +1,7 @@
 """Jobs with PyTorch continue with another number of ranks, and from checkpoints on a disk."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from conftest import SCRIPTS, Cluster, Ended, RunHvdft, running_cluster
 from safetensors.torch import load_file
+from test_in_place import InPlace
 from test_in_place_data import leaves_and_returns
 from test_network import disturb
 from test_resizing_jobs import ends, start
@@ -80,6 +82,24 @@ def nodes() -> Iterator[Cluster]:
 @pytest.mark.parametrize("style", STYLES)
 def test_ranks_leave_and_return(nodes: Cluster, tmp_path: Path, style: str) -> None:
     out, _ = leaves_and_returns(nodes, tmp_path, [SCRIPT, style], 5, 9)
+    check_ends(out, 3)
+
+
+@pytest.mark.shows(later=True)
+@pytest.mark.parametrize("style", STYLES)
+def test_the_ranks_of_a_lost_host_leave_a_running_job(
+    nodes: Cluster, tmp_path: Path, style: str
+) -> None:
+    """The processes that stay average the gradients of three ranks from a step on."""
+    hosts = ["-np", "4", "-H", "n0:2,n1:1,n2:1", "--min-np", "2"]
+    work = ([*PYTHON, str(SCRIPTS / SCRIPT), style], 5, 9)
+    job = InPlace(nodes, tmp_path, *hosts, work=work)
+    disturb(nodes, "kill", node="n1")
+    job.running.await_line("host n1 is lost; its rank 2 continues on n2 until it leaves the job")
+    out, err = job.end()
+    (left,) = re.findall(r"from step (\d+) on the job has 3 ranks instead of 4", err)
+    assert int(left) in (6, 7)
+    assert not re.search(r"rank \d+ died", err)  # who stays was not started again
     check_ends(out, 3)
 
 
