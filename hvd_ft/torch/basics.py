@@ -7,6 +7,7 @@ import horovod.torch as _horovod
 from hvd_ft import native
 from hvd_ft.torch.broadcasts import broadcast_bytes
 from hvd_ft.torch.op_names import name_operations_by_count
+from hvd_ft.torch.staging import stage_operations
 from hvd_ft.torch.waits import report_waits
 from hvd_ft.torch.without_snapshots import watch_trainings
 from hvd_ft.worker.begin import start
@@ -16,6 +17,7 @@ from hvd_ft.worker.mpi4py_guard import guard_mpi4py
 keep_last_words()
 guard_mpi4py()
 name_operations_by_count()
+stage_operations()
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:

@@ -15,7 +15,7 @@ def broadcast_bytes(data: bytes, size_name: str, name: str) -> bytes:
         size_name: name of the broadcast of their number.
         name: name of the broadcast of the bytes.
     """
-    size = hvd.broadcast(torch.tensor([len(data)]), 0, name=size_name)
+    size = hvd.broadcast(torch.tensor([len(data)], device="cpu"), 0, name=size_name)
     own = np.frombuffer(data, np.uint8) if hvd.rank() == 0 else np.zeros(int(size[0]), np.uint8)
     found: bytes = hvd.broadcast(torch.from_numpy(own.copy()), 0, name=name).numpy().tobytes()
     return found

@@ -59,8 +59,7 @@ class KeptValues:
             HvdFtError: the script has made other values than before.
         """
         new: dict[str, Any] = {}
-        # Modules first: an optimizer's groups are found by the parameters of modules.
-        for name in sorted(packed, key=lambda name: name not in self._modules):
+        for name in packed:
             value: Any = self._values.get(name)
             if isinstance(value, torch.nn.Module):
                 restore_module(name, value, packed[name], arrays)

@@ -13,7 +13,7 @@ from typing import Any
 
 from horovod.torch import mpi_ops
 
-_OPERATIONS = (
+OPERATIONS = (
     "_allreduce_async",
     "_grouped_allreduce_async",
     "_allgather_async",
@@ -29,7 +29,7 @@ _counts: dict[str, int] = {}  # by scope: of unnamed collectives, a process set
 
 def name_operations_by_count() -> None:
     """Replaces the functions through which all of Horovod's collectives for tensors go."""
-    for name in _OPERATIONS:
+    for name in OPERATIONS:
         operation = getattr(mpi_ops, name)
         if not hasattr(operation, "__wrapped__"):
             setattr(mpi_ops, name, _named(operation))

@@ -146,7 +146,7 @@ class Stream:
 
 def draw_seed() -> int:
     """Returns a number from torch's global generator, as a DataLoader draws its seeds."""
-    return int(torch.empty((), dtype=torch.int64).random_().item())
+    return int(torch.empty((), dtype=torch.int64, device="cpu").random_().item())
 
 
 def _of_python(state: tuple[Any, ...]) -> list[Any]:

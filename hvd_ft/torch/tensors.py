@@ -109,7 +109,7 @@ class Copies:
     def _room(self, key: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
         room = self._memory.get(key)
         if room is None or room.shape != shape or room.dtype != dtype:
-            room = self._memory[key] = torch.empty(shape, dtype=dtype)
+            room = self._memory[key] = torch.empty(shape, dtype=dtype, device="cpu")
         return room
 
 
@@ -127,7 +127,8 @@ def made(form: Form, arrays: Mapping[str, np.ndarray]) -> torch.Tensor:
         return tensor._coalesced_(form["whole"])
     tensor = _tensor(np.array(arrays[form["array"]]), getattr(torch, form["dtype"]))
     if "stride" in form:
-        strided = torch.empty_strided(tensor.shape, form["stride"], dtype=tensor.dtype)
+        shape, stride = tensor.shape, form["stride"]
+        strided = torch.empty_strided(shape, stride, dtype=tensor.dtype, device="cpu")
         tensor = strided.copy_(tensor)
     return tensor.to(form["device"]) if "device" in form else tensor
 
@@ -151,7 +152,7 @@ def set_in_place(tensor: Any, contents: Any) -> bool:
 
 def is_plain(dtype: torch.dtype) -> bool:
     """Returns whether NumPy has a type."""
-    return hasattr(np, str(dtype).removeprefix("torch.")) or dtype is torch.bool
+    return dtype is torch.bool or hasattr(np, str(dtype).removeprefix("torch."))
 
 
 def _tensor(array: np.ndarray, dtype: torch.dtype) -> torch.Tensor:

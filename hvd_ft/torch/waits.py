@@ -14,6 +14,7 @@ from horovod.torch import mpi_ops
 from hvd_ft import native
 
 _WAIT = "horovod_torch_wait_and_clear"
+_MARK = "reports_waits"  # attribute of the function that does
 _reports = True
 
 
@@ -26,7 +27,7 @@ def report_none() -> None:
 def report_waits(worker: native.Worker) -> None:
     """Reports this process's waits from now on."""
     wait = getattr(mpi_ops.mpi_lib, _WAIT)
-    if not _reports or hasattr(wait, "__wrapped__"):
+    if not _reports or hasattr(wait, _MARK):
         return
 
     @functools.wraps(wait)
@@ -37,4 +38,5 @@ def report_waits(worker: native.Worker) -> None:
         finally:
             worker.script_goes_on()
 
+    setattr(reported, _MARK, True)
     setattr(mpi_ops.mpi_lib, _WAIT, reported)

@@ -55,7 +55,7 @@ class Wrapper:
             if in_bucket and parameter.grad is not None:
                 parameter.grad = view.copy_(parameter.grad)
         if state["used"] is not None:
-            self.used = torch.tensor(state["used"], dtype=torch.int32)
+            self.used = torch.tensor(state["used"], dtype=torch.int32, device="cpu")
 
 
 def _is_view(parameter: torch.nn.Parameter, view: torch.Tensor) -> bool:

@@ -7,6 +7,9 @@ import pytest
 import torch
 from fake_worker import FakeArena, FakeWorker, incarnation
 from torch_script import (  # noqa: F401
+    BATCH,
+    X,
+    Y,
     check_kills,
     loader,
     model,
@@ -117,6 +120,46 @@ def test_a_group_that_is_added_in_training_is_there_again() -> None:
 
     expected = check_kills(script, kills=(5, 6, 9, 12))
     assert len(expected.optimizer.param_groups) == 3
+
+
+@pytest.mark.shows
+def test_a_state_that_is_removed_in_training_does_not_come_back() -> None:
+    """A layer is frozen; the script has made states of all parameters before its loop."""
+
+    def script(worker: FakeWorker, kill_at: int | None) -> State:
+        net = model()
+        optimizer = optim.Adam(net.parameters(), 0.05)
+        state = State(model=net, optimizer=optimizer, losses=[], snapshot_steps=3)
+        plain = plain_step(state)
+        plain(X[:BATCH], Y[:BATCH])
+
+        def step(x: Any, y: Any) -> Any:
+            if len(state.losses) == 4:
+                for each in net[0].requires_grad_(False).parameters():
+                    del optimizer.state[each]
+                    each.grad = None
+            return plain(x, y)
+
+        return train(state, loader(), worker, kill_at, step)
+
+    expected = check_kills(script, kills=(6, 9))
+    assert len(expected.optimizer.state) == len(list(expected.model.parameters())) - 2
+
+
+def test_the_state_of_a_parameter_that_is_in_no_group_is_left_out() -> None:
+    """The script takes a parameter out before its loop, when it has a state."""
+
+    def script(worker: FakeWorker, kill_at: int | None) -> State:
+        net = model()
+        optimizer = optim.Adam(net.parameters(), 0.05)
+        state = State(model=net, optimizer=optimizer, losses=[], snapshot_steps=3)
+        plain_step(state)(X[:BATCH], Y[:BATCH])
+        alone = optimizer.param_groups[0]["params"].pop()
+        state = train(state, loader(), worker, kill_at)
+        optimizer.state.pop(alone, None)
+        return state
+
+    check_kills(script, kills=(5,))
 
 
 SCHEDULERS: dict[str, Callable[[Any], Any]] = {

@@ -178,5 +178,5 @@ def test_collectives_without_a_name_are_named_by_their_number(
 
 
 def test_all_of_horovods_operations_are_named() -> None:
-    for name in op_names._OPERATIONS:
+    for name in op_names.OPERATIONS:
         assert getattr(mpi_ops, name).__wrapped__.__name__ == name

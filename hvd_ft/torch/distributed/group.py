@@ -20,6 +20,7 @@ from hvd_ft.torch.distributed.contents import (
     plain,
     sizes,
 )
+from hvd_ft.torch.distributed.devices import takes_devices
 from hvd_ft.torch.distributed.members import Members, members
 from hvd_ft.torch.distributed.messages import Messages
 from hvd_ft.torch.distributed.operations import Operations
@@ -31,15 +32,17 @@ from hvd_ft.torch.wrapped import Wrapper
 NAME = "hvd_ft"
 
 
-def _raising(collective: Callable[..., dist.Work]) -> Callable[..., dist.Work]:
-    """Has a collective raise its errors if it is synchronous, and those of earlier ones.
+def _collective(collective: Callable[..., dist.Work]) -> Callable[..., dist.Work]:
+    """Has a collective take tensors of any device, and raise its errors.
 
-    `wait` of a work that is made from a future does not raise them.
+    It raises them if it is synchronous, and those of earlier ones: `wait` of a work that is made
+    from a future does not raise them.
     """
+    staged = takes_devices(collective)
 
     @functools.wraps(collective)
     def call(group: "FtGroup", *arguments: Any, **more: Any) -> dist.Work:
-        work = collective(group, *arguments, **more)
+        work = staged(group, *arguments, **more)
         options = more.get("opts", arguments[-1] if arguments else None)
         if not getattr(options, "asyncOp", True):
             work.wait()
@@ -134,7 +137,7 @@ class FtGroup(dist.ProcessGroup):
         group.setGroupDesc(group_desc or "undefined")
         return group
 
-    @_raising
+    @_collective
     def allreduce(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         """Reduces each tensor, in place."""
         opts = opts or c10d.AllreduceOptions()
@@ -147,7 +150,7 @@ class FtGroup(dist.ProcessGroup):
         """Likewise."""
         return self.allreduce(tensors, opts)
 
-    @_raising
+    @_collective
     def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
         """Reduces a tensor; only the root's is changed."""
         (tensor,) = tensors
@@ -155,7 +158,7 @@ class FtGroup(dist.ProcessGroup):
             return self._reduce(tensor, opts.reduceOp, tensors)
         return self._reduce(tensor.detach().clone(), opts.reduceOp, tensors)
 
-    @_raising
+    @_collective
     def broadcast(self, tensors: Tensors, opts: Any) -> dist.Work:
         """Sets tensors to the root's."""
         works = []
@@ -165,7 +168,7 @@ class FtGroup(dist.ProcessGroup):
             works.append(self._work(started, functools.partial(_set, tensor, data), tensors))
         return works[-1] if works else done([])
 
-    @_raising
+    @_collective
     def allgather(
         self, output_tensors: list[Tensors], input_tensors: Tensors, opts: Any = None
     ) -> dist.Work:
@@ -174,7 +177,7 @@ class FtGroup(dist.ProcessGroup):
         its = self._its.by_set(outputs)
         return self._gather(tensor, lambda data: fill_each(its, data), sum(sizes(its)), outputs)
 
-    @_raising
+    @_collective
     def allgather_coalesced(
         self, output_lists: list[Tensors], input_list: Tensors, opts: Any = None
     ) -> dist.Work:
@@ -188,7 +191,7 @@ class FtGroup(dist.ProcessGroup):
         ]
         return works[-1] if works else done([])
 
-    @_raising
+    @_collective
     def all_gather_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> dist.Work:
@@ -205,7 +208,7 @@ class FtGroup(dist.ProcessGroup):
 
     _allgather_base = all_gather_single
 
-    @_raising
+    @_collective
     def all_gather_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> dist.Work:
@@ -215,7 +218,7 @@ class FtGroup(dist.ProcessGroup):
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    @_raising
+    @_collective
     def gather(self, output_tensors: list[Tensors], input_tensors: Tensors, opts: Any) -> dist.Work:
         """Gathers a tensor of each rank on the root."""
         (tensor,) = input_tensors
@@ -224,19 +227,19 @@ class FtGroup(dist.ProcessGroup):
         parts[opts.rootRank] = tensor
         return self._exchange(parts, outputs)
 
-    @_raising
+    @_collective
     def scatter(
         self, output_tensors: Tensors, input_tensors: list[Tensors], opts: Any
     ) -> dist.Work:
         """Gives each rank a tensor of the root's."""
         (output,) = output_tensors
-        nothing = torch.empty(0, dtype=output.dtype)
+        nothing = output.reshape(-1)[:0]
         parts = input_tensors[0] if self._me == opts.rootRank else [nothing] * self._ranks
         outputs: Tensors = [nothing] * self._ranks
         outputs[opts.rootRank] = output
         return self._exchange(parts, outputs)
 
-    @_raising
+    @_collective
     def reduce_scatter(
         self, output_tensors: Tensors, input_tensors: list[Tensors], opts: Any = None
     ) -> dist.Work:
@@ -254,7 +257,7 @@ class FtGroup(dist.ProcessGroup):
             lambda: assign(output, whole[start : start + output.numel()]),
         )
 
-    @_raising
+    @_collective
     def reduce_scatter_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> dist.Work:
@@ -264,7 +267,7 @@ class FtGroup(dist.ProcessGroup):
 
     _reduce_scatter_base = reduce_scatter_single
 
-    @_raising
+    @_collective
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> dist.Work:
@@ -276,14 +279,14 @@ class FtGroup(dist.ProcessGroup):
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    @_raising
+    @_collective
     def alltoall(
         self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None
     ) -> dist.Work:
         """Sends a tensor to each rank, and receives one of each rank."""
         return self._exchange(input_tensors, output_tensors)
 
-    @_raising
+    @_collective
     def all_to_all_single(
         self,
         output: torch.Tensor,
@@ -297,16 +300,16 @@ class FtGroup(dist.ProcessGroup):
         if output.is_contiguous():
             outputs = _slices(as_bytes(output), output, output_split_sizes, self._ranks)
             return self._exchange(parts, outputs, [output])
-        rows = torch.empty(sum(sizes([output])), dtype=torch.uint8)
+        rows = torch.empty(sum(sizes([output])), dtype=torch.uint8, device="cpu")
         outputs = _slices(rows, output, output_split_sizes, self._ranks)
         return self._exchange(parts, outputs, [output], lambda: fill(output, rows))
 
     alltoall_base = all_to_all_single
 
-    @_raising
+    @_collective
     def barrier(self, opts: Any = None) -> dist.Work:
         """Waits for all ranks: reduces a number."""
-        return self._reduce(torch.zeros(1, dtype=torch.int32), dist.ReduceOp.SUM, [])
+        return self._reduce(torch.zeros(1, dtype=torch.int32, device="cpu"), dist.ReduceOp.SUM, [])
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """Likewise; hvd_ft itself names a rank that is missing."""

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from hvd_ft import p2p
 from hvd_ft.errors import HvdFtError
 from hvd_ft.torch.distributed.contents import assign, fill, plain
+from hvd_ft.torch.staging import on_host
 from hvd_ft.torch.tensors import is_plain
 
 _TAGS = 1 << 20  # of each group but the first, which has all
@@ -119,9 +120,9 @@ class Receipt(dist.Work):
 def _array(tensor: torch.Tensor) -> np.ndarray:
     """Returns a tensor's contents; as bytes if NumPy lacks its type.
 
-    Shares memory with a contiguous tensor.
+    Shares memory with a contiguous tensor of the CPU.
     """
-    data = plain(tensor)
+    data = on_host(plain(tensor))
     if not is_plain(data.dtype):
         data = data.reshape(-1).view(torch.uint8)
     array: np.ndarray = data.numpy()

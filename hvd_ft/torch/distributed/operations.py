@@ -83,7 +83,7 @@ class Operations:
         """
         parts = self._members.by_set(parts)
         data = joined(parts)
-        splits = torch.tensor(sizes(parts), dtype=torch.int32)
+        splits = torch.tensor(sizes(parts), dtype=torch.int32, device="cpu")
         return self._start(
             "alltoall", lambda **named: horovod.alltoall_async(data, splits, **named)
         )

@@ -24,7 +24,7 @@ _BARRIER = "TORCH_DIST_INIT_BARRIER"
 @cache
 def register() -> None:
     """Registers the backend, and in a job the place where ranks meet."""
-    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     if native.in_job():
         os.environ.setdefault(_DYNAMIC, "1")  # for new_group, before Horovod is initialised
         # The usual one has a server in rank 0's process, and would end with it.

@@ -56,7 +56,7 @@ class Finisher:
             outputs: tensors that are complete then: the result of the work.
         """
         future: Any = torch.futures.Future()
-        made = _work(future.then(_outputs))
+        made = of_future(future.then(_outputs))
         started = _Started(operations, finish, outputs, future)
         if self._thread is None:
             self._thread = FinishingThread(target=self._run, name="hvd_ft works", daemon=True)
@@ -101,10 +101,11 @@ def done(outputs: Tensors) -> dist.Work:
     """
     future: Any = torch.futures.Future()
     future.set_result(outputs)
-    return _work(future)
+    return of_future(future)
 
 
-def _work(future: Any) -> dist.Work:
+def of_future(future: Any) -> dist.Work:
+    """Returns work that is done when a future of its outputs is."""
     c10d: Any = _distributed_c10d
     made: dist.Work = c10d._create_work_from_future(future)
     return made

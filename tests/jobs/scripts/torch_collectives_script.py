@@ -5,6 +5,7 @@ are of whole numbers, as Gloo adds in another order.
 
 Args:
     folder: an empty one, where Gloo's ranks meet.
+    library: of a device (fake_device.py) where tensors are, but Gloo's; optional.
 """
 
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from fake_device import load
 
 import hvd_ft.torch as hvd
 import hvd_ft.torch.distributed  # noqa: F401 (makes the backend known)
@@ -34,8 +36,9 @@ Case = Callable[[Group], Any]
 
 def own(shape: Any, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
     """Returns whole numbers, others on each rank."""
-    generator = torch.Generator().manual_seed(100 * seed + dist.get_rank())
-    return torch.randint(1, 5, shape, generator=generator).to(dtype)
+    generator = torch.Generator("cpu").manual_seed(100 * seed + dist.get_rank())
+    numbers = torch.randint(1, 5, shape, generator=generator, device="cpu")
+    return numbers.to(dtype).to(torch.get_default_device())
 
 
 def reductions() -> Iterator[tuple[str, Case]]:
@@ -77,7 +80,8 @@ def reductions() -> Iterator[tuple[str, Case]]:
     yield "all_reduce scalar", lambda g: reduced(own(()), "SUM", g)
     yield "all_reduce empty", lambda g: reduced(own((0, 3)), "SUM", g)
     yield "all_reduce complex", lambda g: reduced(own((3,), torch.complex64), "SUM", g)
-    yield "all_reduce sparse", sparse
+    if torch.get_default_device().type == "cpu":
+        yield "all_reduce sparse", sparse
     yield "all_reduce_coalesced", several
     yield "reduce", to_one
     yield "mean", mean
@@ -274,17 +278,18 @@ def groups() -> dict[str, Group]:
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, torch.Tensor):
-        return (
-            isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
-        )
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one.cpu(), other)
     return bool(one == other)
 
 
 hvd.init()
 dist.init_process_group("hvd_ft")
 made = groups()
+if len(sys.argv) > 2:
+    torch.set_default_device(load(sys.argv[2]))
 on_ft = results(made)
+torch.set_default_device("cpu")
 if made["some"] is not None:
     dist.destroy_process_group(made["some"])
 dist.destroy_process_group()
@@ -293,9 +298,9 @@ dist.init_process_group(
 )
 on_gloo = results(groups())
 lines = [
-    f"DIFFERS {hvd.rank()} {name}: {on_ft[name]} instead of {expected}"
-    for name, expected in on_gloo.items()
-    if not same(on_ft[name], expected)
+    f"DIFFERS {hvd.rank()} {name}: {found} instead of {on_gloo[name]}"
+    for name, found in on_ft.items()
+    if not same(found, on_gloo[name])
 ]
 lines.append(f"COMPARED {hvd.rank()} {len(on_ft)}")
 print("\n".join(" ".join(line.split()) for line in lines), flush=True)
