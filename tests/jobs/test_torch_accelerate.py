@@ -50,7 +50,6 @@ def test_killed_ranks_do_so_in_each_style(run_hvdft: RunHvdft, style: str) -> No
 
 @pytest.mark.long
 def test_killed_ranks_of_three_do_so_too(run_hvdft: RunHvdft) -> None:
-    """An epoch has four steps."""
     drills = ("rank=2,step=3", "rank=0,step=6", "rank=1,step=6", "rank=2,incarnation=1,step=10")
     check(run_hvdft, "accumulate", drills=drills, ranks=3)
 

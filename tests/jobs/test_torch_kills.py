@@ -1,4 +1,7 @@
-"""PyTorch jobs whose ranks are killed at every named point, in a loop of one's own and in DDP."""
+"""PyTorch jobs whose ranks are killed at every named point, in loops of one's own and in DDP.
+
+Without snapshots a rank repeats everything from the log, and no steps are counted.
+"""
 
 import re
 import sys
@@ -17,6 +20,8 @@ PYTHON = [sys.executable, "-W", "ignore"]
 STYLES = {
     "loop": [*PYTHON, str(SCRIPTS / "torch_state_script.py"), "plain"],
     "ddp": [*PYTHON, str(SCRIPTS / "torch_ddp_script.py"), "plain", "snapshots"],
+    "loop, no snapshots": [*PYTHON, str(SCRIPTS / "torch_state_script.py"), "bare"],
+    "ddp, no snapshots": [*PYTHON, str(SCRIPTS / "torch_ddp_script.py"), "plain", "none"],
 }
 
 # Two ranks: every point of a worker's life, ranks at once and in turn.
@@ -47,6 +52,25 @@ DRILLS = {
         *("rank=0,incarnation=3,point=end", "rank=1,incarnation=2,point=exit"),
     ],
 }
+# Those that a process without snapshots passes, at ops in the place of steps.
+BARE_DRILLS = {
+    "negotiation": [
+        *("rank=0,point=start,signal=SEGV", "rank=1,point=attach"),
+        *("rank=0,incarnation=1,point=propose", "rank=1,incarnation=1,point=join"),
+        *("rank=0,incarnation=2,point=proposed", "rank=1,incarnation=2,point=announce"),
+    ],
+    "ops": [
+        *("rank=0,point=contribute,op=20", "rank=1,point=executed,op=24"),
+        *("rank=0,incarnation=1,point=copy_in,op=30", "rank=1,incarnation=1,point=wait"),
+        *("rank=0,incarnation=2,point=reduce", "rank=1,incarnation=2,op=40,signal=TERM"),
+    ],
+    "recovery and end": [
+        *("rank=0,op=22", "rank=1,op=28"),
+        *("rank=0,incarnation=1,point=replay", "rank=1,incarnation=1,point=replay"),
+        "rank=0,incarnation=2,point=copy_out,op=44",
+        *("rank=0,incarnation=3,point=end", "rank=1,incarnation=2,point=exit"),
+    ],
+}
 SHOWN = ("loop", "ops")
 Results = dict[int, tuple[str, str]]
 
@@ -68,6 +92,11 @@ def train(run_hvdft: RunHvdft, script: Sequence[str], drills: Sequence[str] = ()
     return found
 
 
+def drills_of(style: str) -> dict[str, list[str]]:
+    """Returns the drills of a style, by name."""
+    return BARE_DRILLS if "no snapshots" in style else DRILLS
+
+
 def check(run_hvdft: RunHvdft, once: Once, style: str, drills: Sequence[str]) -> None:
     def whole(folder: Path) -> None:
         (folder / "results").write_text(repr(train(run_hvdft, STYLES[style])))
@@ -81,6 +110,9 @@ def test_no_point_is_left_out() -> None:
     # test_p2p.py has the first four, test_shared_snapshots.py and test_in_place.py the others.
     elsewhere = {Point.SEND, Point.SENT, Point.RECEIVE, Point.RECEIVED, Point.MARK, Point.RETURN}
     assert drilled == set(Point) - elsewhere
+    bare = {parse(text).point for drills in BARE_DRILLS.values() for text in drills}
+    of_snapshots = {point for point in Point if point.name.startswith("SNAPSHOT")}
+    assert drilled - bare == of_snapshots | {Point.STEP, Point.RESTORE, Point.FINGERPRINTS}
 
 
 CASES = [
@@ -90,7 +122,7 @@ CASES = [
         marks=pytest.mark.shows(later=True) if (style, name) == SHOWN else pytest.mark.long,
     )
     for style in STYLES
-    for name in DRILLS
+    for name in drills_of(style)
 ]
 
 
@@ -98,4 +130,4 @@ CASES = [
 def test_ranks_killed_at_every_point_change_nothing(
     run_hvdft: RunHvdft, once: Once, style: str, name: str
 ) -> None:
-    check(run_hvdft, once, style, DRILLS[name])
+    check(run_hvdft, once, style, drills_of(style)[name])

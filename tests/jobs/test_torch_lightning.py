@@ -61,7 +61,6 @@ def test_killed_ranks_do_so_with_each_feature_of_a_trainer(
 
 @pytest.mark.long
 def test_killed_ranks_of_three_do_so_too(run_hvdft: RunHvdft, tmp_path: Path) -> None:
-    """An epoch has four steps."""
     drills = ("rank=2,step=3", "rank=0,step=6", "rank=1,step=6", "rank=2,incarnation=1,step=10")
     check(run_hvdft, tmp_path, "plain", "snapshots", drills, ranks=3)
 

@@ -12,6 +12,7 @@ import pytest
 from conftest import SCRIPTS, Cluster, Once, running_cluster
 from test_lost_hosts import start
 from test_network import disturb
+from test_torch_kills import drills_of
 
 pytestmark = pytest.mark.timeout(600)
 HOSTS = "n0:2,n1:1,n2:1"
@@ -20,6 +21,7 @@ PYTHON = [sys.executable, "-W", "ignore"]
 STYLES = {
     "loop": ["torch_state_script.py", "plain"],
     "ddp": ["torch_ddp_script.py", "plain", "snapshots"],
+    "loop, no snapshots": ["torch_state_script.py", "bare"],
     "ddp, no snapshots": ["torch_ddp_script.py", "plain", "none"],
 }
 # Rank 3 is alone on its node, and so is agent 2.
@@ -36,13 +38,13 @@ BY_OP = {  # without snapshots no steps are counted
 Results = list[tuple[str, str, str]]
 
 
-def train(cluster: Cluster, style: str, drills: Sequence[str] = ()) -> tuple[Results, str]:
+def train(cluster: Cluster, work: Sequence[str], drills: Sequence[str] = ()) -> tuple[Results, str]:
     """Returns each rank's digests, of the weights and of what is its own, and what was said."""
-    script, *words = STYLES[style]
+    script, *words = work
     inject = [word for drill in drills for word in ("--inject", drill)]
     job = ["run", "-np", str(RANKS), "-H", HOSTS, "--no-live", *inject]
     hvdft = [sys.executable, "-m", "hvd_ft.cli", *job, *PYTHON, str(SCRIPTS / script), *words]
-    ended = cluster.hvdft("run", "--", *hvdft)
+    ended = cluster.hvdft("run", "--", "env", "HOROVOD_FT_MAX_FAILURES=10", *hvdft)
     assert ended.code == 0, ended.err
     struck = re.findall(r"^hvdft: drill: (.*)$", ended.err, re.MULTILINE)
     assert sorted(struck) == sorted(drills), ended.err
@@ -52,15 +54,19 @@ def train(cluster: Cluster, style: str, drills: Sequence[str] = ()) -> tuple[Res
     return found, ended.err
 
 
-def check(cluster: Cluster, once: Once, style: str, drills: Sequence[str]) -> str:
-    """Returns what the job has said whose ranks or agents died."""
+def undisturbed(cluster: Cluster, once: Once, style: str, work: Sequence[str]) -> str:
+    """Returns the digests of all ranks, as text."""
 
     def whole(folder: Path) -> None:
-        (folder / "results").write_text(repr(train(cluster, style)[0]))
+        (folder / "results").write_text(repr(train(cluster, [*work, str(folder)])[0]))
 
-    expected = (once(f"torch-nodes-{style}", whole) / "results").read_text()
-    found, said = train(cluster, style, drills)
-    assert repr(found) == expected
+    return (once(f"torch-nodes-{style}", whole) / "results").read_text()
+
+
+def check(cluster: Cluster, once: Once, style: str, drills: Sequence[str]) -> str:
+    """Returns what the job has said whose ranks or agents died."""
+    found, said = train(cluster, STYLES[style], drills)
+    assert repr(found) == undisturbed(cluster, once, style, STYLES[style])
     return said
 
 
@@ -80,6 +86,21 @@ def test_deaths_change_nothing(cluster: Cluster, once: Once, style: str, name: s
     said = check(cluster, once, style, drills)
     agents = [drill for drill in drills if drill.startswith("agent")]
     assert ("starting generation 1" in said) == bool(agents)
+
+
+def on_nodes(drills: Sequence[str]) -> list[str]:
+    """Returns drills of two ranks for those of rank 0 and of rank 3, which is alone on its node."""
+    return [drill.replace("rank=1,", "rank=3,") for drill in drills]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("style", "name"), [(style, name) for style in STYLES for name in drills_of(style)]
+)
+def test_ranks_killed_at_every_point_change_nothing(
+    cluster: Cluster, once: Once, style: str, name: str
+) -> None:
+    check(cluster, once, style, on_nodes(drills_of(style)[name]))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.utils import InitProcessGroupKwargs
-from noisy_data import Noisy, data
+from noisy_data import Noisy, data, pause
 from torch.utils.data import DataLoader, IterableDataset
 
 import hvd_ft.torch as hvd
@@ -27,7 +27,7 @@ class Stream(IterableDataset):
     """Has no length."""
 
     def __iter__(self) -> Iterator[Any]:
-        for number in range(44):
+        for number in range(22 * hvd.size()):
             yield torch.randn(6), torch.tensor(number % 2)
 
 
@@ -39,7 +39,7 @@ def train(accelerator: Accelerator) -> None:
     workers = {"num_workers": 2, "persistent_workers": True} if STYLE == "workers" else {}
     is_stream = STYLE in ("stream", "dispatched")
     loader: Any = DataLoader(
-        Stream() if is_stream else Noisy(*data(44, seed=1).tensors),
+        Stream() if is_stream else Noisy(*data(22 * accelerator.num_processes, seed=1).tensors),
         4,
         shuffle=not is_stream,
         **workers,
@@ -58,6 +58,7 @@ def train(accelerator: Accelerator) -> None:
     while state.epoch < EPOCHS:
         model.train()
         for inputs, labels in batches(state, loader):
+            pause(len(state.losses))
             with accelerator.accumulate(model):
                 loss = torch.nn.functional.cross_entropy(model(inputs), labels)
                 accelerator.backward(loss)

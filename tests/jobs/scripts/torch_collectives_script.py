@@ -36,7 +36,14 @@ Case = Callable[[Group], Any]
 
 def own(shape: Any, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
     """Returns whole numbers, others on each rank."""
-    generator = torch.Generator("cpu").manual_seed(100 * seed + dist.get_rank())
+    return of_rank(dist.get_rank(), shape, dtype, seed)
+
+
+def of_rank(
+    rank: int, shape: Any, dtype: torch.dtype = torch.float32, seed: int = 0
+) -> torch.Tensor:
+    """Returns a rank's."""
+    generator = torch.Generator("cpu").manual_seed(100 * seed + rank)
     numbers = torch.randint(1, 5, shape, generator=generator, device="cpu")
     return numbers.to(dtype).to(torch.get_default_device())
 
@@ -197,7 +204,14 @@ def objects() -> Iterator[tuple[str, Case]]:
         dist.scatter_object_list(found, objects, ranks[0], group=g)
         return found
 
+    def to_root(g: Group) -> list[Any]:
+        root = dist.get_process_group_ranks(g)[-1]
+        found = [None] * dist.get_world_size(g) if dist.get_rank() == root else None
+        dist.gather_object(("of", dist.get_rank()), found, root, group=g)
+        return found or []
+
     yield "all_gather_object", gathered
+    yield "gather_object", to_root
     yield "broadcast_object_list", broadcast
     yield "scatter_object_list", scattered
 
@@ -248,6 +262,19 @@ def asynchronous() -> Iterator[tuple[str, Case]]:
     yield "future", future
 
 
+def uneven(group: Group) -> bool:
+    """Whether sizes may differ from rank to rank, which Gloo refuses."""
+    ranks, me = dist.get_process_group_ranks(group), dist.get_rank()
+    gathered = [torch.empty(rank + 1, 2) for rank in ranks]
+    dist.all_gather(gathered, own((me + 1, 2)), group=group)
+    scattered = torch.empty(me + 1)
+    dist.reduce_scatter(scattered, [own((to + 1,), seed=to) for to in ranks], group=group)
+    sums = torch.stack([of_rank(rank, (me + 1,), seed=me) for rank in ranks]).sum(0)
+    return same(gathered, [of_rank(rank, (rank + 1, 2)).cpu() for rank in ranks]) and same(
+        scattered, sums.cpu()
+    )
+
+
 def results(groups: dict[str, Group]) -> dict[str, Any]:
     found = {}
     for name, group in groups.items():
@@ -289,6 +316,7 @@ made = groups()
 if len(sys.argv) > 2:
     torch.set_default_device(load(sys.argv[2]))
 on_ft = results(made)
+refused_by_gloo = [uneven(group) for group in made.values() if group is not None]
 torch.set_default_device("cpu")
 if made["some"] is not None:
     dist.destroy_process_group(made["some"])
@@ -302,5 +330,6 @@ lines = [
     for name, found in on_ft.items()
     if not same(found, on_gloo[name])
 ]
+lines += [f"DIFFERS {hvd.rank()} uneven"] * (not all(refused_by_gloo))
 lines.append(f"COMPARED {hvd.rank()} {len(on_ft)}")
 print("\n".join(" ".join(line.split()) for line in lines), flush=True)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
-from noisy_data import Noisy, data
+from noisy_data import Noisy, data, pause
 from torch.utils.data import DataLoader, IterableDataset
 from torchmetrics import MeanMetric
 
@@ -52,6 +52,7 @@ class Model(pl.LightningModule):
         return self.head(self.body(inputs))
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        pause(self.trainer.global_step)
         inputs, labels = batch
         loss = torch.nn.functional.cross_entropy(self(inputs), labels)
         self.outputs.append(loss.detach())
@@ -86,11 +87,12 @@ class Model(pl.LightningModule):
         return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
 
-def loaders() -> tuple[DataLoader, DataLoader]:
+def loaders(ranks: int) -> tuple[DataLoader, DataLoader]:
+    """Each rank has six batches of each epoch."""
     if STYLE == "iterable":
         return DataLoader(Endless(), 4), DataLoader(data(16, 2), 4)
     workers = {"num_workers": 2, "persistent_workers": True} if STYLE == "workers" else {}
-    train = DataLoader(Noisy(*data(48, 1).tensors), 4, shuffle=True, **workers)
+    train = DataLoader(Noisy(*data(24 * ranks, 1).tensors), 4, shuffle=True, **workers)
     return train, DataLoader(data(16, 2), 4)
 
 
@@ -132,10 +134,10 @@ def main() -> None:
     model, trainer = Model(), trainer_of_style()
     torch.manual_seed(trainer.global_rank)
     np.random.seed(trainer.global_rank)
-    trainer.fit(model, *loaders())
+    trainer.fit(model, *loaders(trainer.world_size))
     if STYLE == "twice":
         trainer.fit_loop.max_epochs = 2 * EPOCHS
-        trainer.fit(model, *loaders())
+        trainer.fit(model, *loaders(trainer.world_size))
     optimizer = trainer.optimizers[0]
     states = [value for state in optimizer.state.values() for value in state.values()]
     metrics = sorted((name, float(value)) for name, value in trainer.callback_metrics.items())
