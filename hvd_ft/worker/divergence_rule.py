@@ -13,6 +13,9 @@ kind:
   are zero, and so equal, at every other boundary.
 - A variable that is known to be a rank's own is never watched.
 
+Within a loop the list of variables may change, such as by gradients that are there at some cuts
+only: what is known of each stays.
+
 A divergence is reported once; when the variable has been equal again, it can be reported again. A
 new process starts without knowledge, and does not repeat reports of an earlier process.
 """
@@ -49,6 +52,9 @@ class Variable:
     kind: Kind = Kind.OTHER
 
 
+_Group = tuple[tuple[Variable, ...], int]  # and how many groups of the same names come before it
+
+
 class DivergenceRule:
     """Compares one cut after the other.
 
@@ -60,12 +66,12 @@ class DivergenceRule:
         self._most = most
         self._loop = -1
         self._variables: Sequence[Variable] = ()
-        self._seen: list[_Seen] = []
+        self._seen: dict[_Group, _Seen] = {}
 
     @property
     def watches(self) -> bool:
         """Whether any variable is watched, so that the next cut could show a divergence."""
-        return any(seen.watched and not seen.diverged for seen in self._seen)
+        return any(seen.watched and not seen.diverged for seen in self._seen.values())
 
     def compare(
         self, loop: int, step: int, variables: Sequence[Variable], ranks: Sequence[bytes]
@@ -87,11 +93,11 @@ class DivergenceRule:
         if differ is None:
             return None
         members = [[variables[at] for at in group] for group in groups(len(variables), self._most)]
-        self._begin(loop, variables, len(members))
+        all_seen = self._seen_of(loop, variables, members)
         own = of_groups(ranks[0])
         diverged = [
             number
-            for number, (seen, group) in enumerate(zip(self._seen, members, strict=True))
+            for number, (seen, group) in enumerate(zip(all_seen, members, strict=True))
             if seen.add(step, _kind(group), None if number in differ else own[number])
         ]
         if not diverged:
@@ -102,16 +108,26 @@ class DivergenceRule:
             step=step,
             ranks=apart([of_groups(prints)[first] for prints in ranks]),
             variables=sum(len(members[number]) for number in diverged),
-            equal_step=self._seen[first].equal_step,
+            equal_step=all_seen[first].equal_step,
         )
 
-    def _begin(self, loop: int, variables: Sequence[Variable], count: int) -> None:
-        if list(variables) != list(self._variables):
-            self._variables, self._seen = variables, [_Seen() for _ in range(count)]
+    def _seen_of(
+        self, loop: int, variables: Sequence[Variable], members: list[list[Variable]]
+    ) -> "list[_Seen]":
+        """Returns what is known of each group so far."""
         if loop != self._loop:
+            if list(variables) != list(self._variables):
+                self._seen.clear()
             self._loop = loop
-            for seen in self._seen:
+            for seen in self._seen.values():
                 seen.equal_step = 0
+        self._variables = variables
+        times: Counter[tuple[Variable, ...]] = Counter()  # groups may have the same names
+        found = []
+        for group in map(tuple, members):
+            found.append(self._seen.setdefault((group, times[group]), _Seen()))
+            times[group] += 1
+        return found
 
 
 class _Seen:

@@ -25,7 +25,10 @@ class Cuts:
         self.cut += 1
         ranks = [
             fingerprints(
-                {v.name: np.array(c) for v, c in zip(self.variables, own, strict=True)},
+                {
+                    f"{number}:{v.name}": np.array(c)
+                    for number, (v, c) in enumerate(zip(self.variables, own, strict=True))
+                },
                 self.cut,
                 positions[rank] if positions else self.cut,
                 self.most,
@@ -174,6 +177,32 @@ def test_a_later_loop_with_other_variables_begins_anew() -> None:
     cuts.loop, cuts.variables = 1, [Variable("x", Kind.WEIGHT)]
     assert cuts.add([1, 2, 3]) is None
     assert cuts.add([1, 2, 4]) is None
+
+
+def test_a_name_is_another_variable_in_a_later_loop_with_others() -> None:
+    cuts = Cuts(V, W)
+    for number in range(1, 4):
+        assert cuts.add([number] * 3, [number] * 3) is None
+    cuts.loop, cuts.variables = 1, [V]
+    assert cuts.add([4, 5, 6]) is None
+
+
+def test_what_is_there_at_some_cuts_only_hides_nothing() -> None:
+    """Sums of gradients over several steps, for example, which are exchanged at the last."""
+    cuts = Cuts(W)
+    for number in range(1, 6):
+        cuts.variables = [V, W] if number % 2 else [W]
+        own = [[number, 2 * number, 3 * number]] if number % 2 else []
+        assert cuts.add(*own, [number] * 3) is None
+    cuts.variables = [W]
+    assert cuts.add([6, 6, 7]) == Divergence("w", 60, (2,), 1, 50)
+
+
+def test_variables_of_the_same_name_are_apart() -> None:
+    cuts = Cuts(W, W)
+    for contents in ([1, 1, 1], [2, 2, 2]):
+        assert cuts.add(contents, [0, 0, 0]) is None
+    assert cuts.add([3, 3, 3], [0, 9, 0]) == Divergence("w", 30, (1,), 1, 20)
 
 
 def test_many_variables_have_a_fingerprint_in_common() -> None:
