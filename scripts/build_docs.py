@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "build" / "pages"
-_SUFFIXES = {".md", ".png", ".py", ".csv", ".yaml", ".sbatch", ".json", ""}
+_SUFFIXES = {".md", ".css", ".png", ".svg", ".py", ".csv", ".yaml", ".sbatch", ".json", ""}
 
 
 def gather() -> None:

@@ -81,7 +81,7 @@ def settings_page() -> str:
     for group in GROUPS:
         rows += [f"## {group}", "", "| variable | default | meaning |", "|---|---|---|"]
         rows += [
-            f"| `{name}` | {told['shown']} | {told['meaning']} |"
+            f'| <a id="{name.lower()}"></a>`{name}` | {told["shown"]} | {told["meaning"]} |'
             for name, told in ((name, each.metadata) for name, each in variables().items())
             if told["group"] == group
         ]
