@@ -104,6 +104,7 @@ experiments: setup ## all experiments, hours; results and pictures into out/, wi
 	@$(VENV)/python -m experiments.locality.seed_loop $(WHERE)
 	@$(VENV)/python -m experiments.scale.run --simulate $(LARGE) $(WHERE)
 	@if [ $$(id -u) = 0 ]; then $(VENV)/python -m experiments.scale.run --kinds cluster --most 16 $(WHERE); fi
+	@if $(VENV)/python -c 'import torch' 2>/dev/null; then $(VENV)/python -m experiments.torch_nodes.run $(WHERE); fi
 	@$(VENV)/pip install -q intel-openmp  # for IMB-MT
 	@$(VENV)/python -m experiments.endpoints_probe.run $(WHERE) $(if $(filter-out 0,$(shell id -u)),--places shm,loopback)
 	@$(VENV)/python -m experiments.elastic

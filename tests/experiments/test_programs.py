@@ -32,15 +32,14 @@ def test_localitys_core_sums_without_tensorflow(
      "state_memory.run", "time_to_converge.run", "lost_host.run", "checkpoint_cost.run",
      "buddy_cost.run", "suspects.run", "locality.seed_loop", "endpoints.run", "endpoints_probe.run",
      "keeping_tensors.run", "crashes.run", "more_nodes.run", "failures.run", "scale.run",
-     "times_cost.run"],
+     "times_cost.run", "torch_nodes.run"],
 )  # fmt: skip
 @pytest.mark.job
 def test_bad_options_are_told_in_a_line(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     numbers = {"locality.run": "--turns", "state_memory.run": "--steps", "crashes.run": "--laps"}
-    number = {**numbers, "scale.run": "--most", "endpoints_probe.run": "--rounds"}.get(
-        name, "--repeats"
-    )
+    numbers |= {"scale.run": "--most", "endpoints_probe.run": "--rounds"}
+    number = {**numbers, "torch_nodes.run": "--turns"}.get(name, "--repeats")
     for flags in (["--output", str(tmp_path / "file" / "in")], [number, "0"], [number, "x"]):
         command = [sys.executable, "-m", f"experiments.{name}", *flags]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
