@@ -1,5 +1,6 @@
 """docs/reference/ is made from the code: every setting, every command, every message is there."""
 
+import functools
 import json
 import re
 import subprocess
@@ -9,19 +10,30 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOW = "import sys, make_reference; sys.stdout.write(make_reference.PAGES[sys.argv[1]]())"
+SHOW = """\
+import json, sys, make_reference
+pages = {name: make() for name, make in make_reference.PAGES.items()}
+errors = {file: sorted(texts) for file, texts in make_reference.errors().items()}
+json.dump([pages, errors], sys.stdout)
+"""
 
 
-def page(name: str) -> str:
-    """Makes a page anew, in a process of its own: argparse reads its environment once."""
+@functools.cache
+def made_anew() -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Makes the pages, by their names, and the errors of each file.
+
+    In one process for all tests, as it takes seconds; not in this one, as argparse reads its
+    environment once.
+    """
     made = subprocess.run(
-        [sys.executable, "-c", SHOW, name],
+        [sys.executable, "-c", SHOW],
         cwd=ROOT / "scripts",
         check=True,
         capture_output=True,
         text=True,
     )
-    return made.stdout
+    pages, errors = json.loads(made.stdout)
+    return pages, errors
 
 
 @pytest.mark.parametrize(
@@ -33,7 +45,9 @@ def page(name: str) -> str:
 )
 def test_the_reference_is_what_the_code_says(name: str) -> None:
     committed = (ROOT / "docs/reference" / name).read_text()
-    assert committed == page(name), f"run scripts/make_reference.py: {name} is out of date"
+    assert committed == made_anew()[0][name], (
+        f"run scripts/make_reference.py: {name} is out of date"
+    )
 
 
 def test_documents_name_only_settings_that_there_are() -> None:
@@ -112,16 +126,7 @@ _COMPLETE = {
 
 def errors() -> list[tuple[str, str]]:
     """Every error of the code, with its file."""
-    show = "import json, sys, make_reference; "
-    show += "json.dump({k: sorted(v) for k, v in make_reference.errors().items()}, sys.stdout)"
-    made = subprocess.run(
-        [sys.executable, "-c", show],
-        cwd=ROOT / "scripts",
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return [(file, text) for file, texts in json.loads(made.stdout).items() for text in texts]
+    return [(file, text) for file, texts in made_anew()[1].items() for text in texts]
 
 
 def test_an_error_says_what_to_do() -> None:

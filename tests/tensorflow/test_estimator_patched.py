@@ -10,7 +10,7 @@ import pytest
 SCRIPT = str(Path(__file__).with_name("patched_script.py"))
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("way", ["patched", "config"])
 def test_what_it_can_do_and_what_it_says_it_cannot(
     way: str, patched_estimator: Path, tmp_path: Path

@@ -48,7 +48,7 @@ def noisy_layers() -> list[Any]:
     ]
 
 
-@pytest.mark.shows
+@pytest.mark.shows(later=True)
 @pytest.mark.parametrize("eagerly", [False, True], ids=["traced", "eager"])
 def test_what_layers_and_operations_draw_is_drawn_again(
     eagerly: bool, capsys: pytest.CaptureFixture[str]
