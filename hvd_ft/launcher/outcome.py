@@ -34,6 +34,7 @@ class Outcome:
         self._lives = 0  # of all ranks, when that step was seen
         self._steps_before = 0  # of loops that have ended
         self._failures = self._checkpoints = self._lost_steps = 0
+        self._lost_hosts = 0
         self._lost_seconds = 0.0
         self._seen = False
 
@@ -64,6 +65,10 @@ class Outcome:
         self._checkpoints += counts.checkpoints
         self._events, self._read = [], 0
 
+    def hosts_lost(self, count: int) -> None:
+        """Notes hosts without which the job continues."""
+        self._lost_hosts += count
+
     def continues_from(self, checkpoint: str) -> None:
         """Notes the steps that are repeated, because the next part begins from a checkpoint.
 
@@ -84,5 +89,5 @@ class Outcome:
         """
         if not self._seen:  # it failed at its start, or no rank ran on this host
             return ""
-        counts = Tally(self._failures, self._lost_seconds, self._checkpoints)
+        counts = Tally(self._failures, self._lost_seconds, self._checkpoints, self._lost_hosts)
         return outcome_line(code, self._steps_before + self._step, counts, self._lost_steps)

@@ -205,6 +205,7 @@ class _Parts:
                 self._outcome.continues_from(begin.path)
             with self._displays() as shown:
                 ended = run_job(part, shown, resizing=self, page=self._page, outcome=self._outcome)
+        self._outcome.hosts_lost(len(ended.lost))
         stays = not (ended.lost or ended.resized)
         if ended.code and stays and (text := how_to_go_on(part.settings)):
             say(text)
@@ -276,6 +277,7 @@ class _Parts:
 
     def left(self, names: Sequence[str], *, lost: bool) -> None:
         """As `Resizing.left`."""
+        self._outcome.hosts_lost(len(names) if lost else 0)
         self._machine.left(names, time.monotonic(), lost=lost)
 
     def joined(self, hosts: Sequence[Host]) -> None:

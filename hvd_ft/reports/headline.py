@@ -21,11 +21,13 @@ class Tally:
         failures: deaths of workers.
         lost_seconds: in which at least one rank was away.
         checkpoints: that were written.
+        lost_hosts: hosts that were lost for good.
     """
 
     failures: int
     lost_seconds: float
     checkpoints: int
+    lost_hosts: int = 0
 
 
 def tally(events: Sequence[Event]) -> Tally:
@@ -49,6 +51,8 @@ def outcome_line(code: int, steps: int, counts: Tally, lost_steps: int = 0) -> s
         lost_steps: that were done again, because the job began anew from a checkpoint.
     """
     parts = [_count(steps, "step"), _count(counts.failures, "failure")]
+    if counts.lost_hosts:
+        parts += [f"{_count(counts.lost_hosts, 'host')} lost"]
     if counts.failures:
         parts += [f"{counts.lost_seconds:.1f} s lost"]
     if counts.failures or lost_steps:

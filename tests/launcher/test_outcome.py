@@ -86,3 +86,5 @@ def test_a_part_that_begins_from_a_checkpoint_repeats_steps() -> None:
     outcome.look(Job((100, 100)))
     outcome.part_ended()
     assert outcome.line(0) == "done: 100 steps, 0 failures, 11 steps lost"
+    outcome.hosts_lost(1)
+    assert outcome.line(0) == "done: 100 steps, 0 failures, 1 host lost, 11 steps lost"
