@@ -94,7 +94,7 @@ def settings_page() -> str:
             "Settings are environment variables. `hvdft run` checks them, and how they fit "
             "together, before it starts anything. A variable whose name begins with `HOROVOD_FT_` "
             "and is not on this page is refused; the error suggests the nearest name. Times are "
-            "in seconds; how they depend on each other is told in [time-outs](../timeouts.md).",
+            "in seconds; [time-outs](../timeouts.md) explains how they depend on each other.",
             "",
             *rows,
         ]

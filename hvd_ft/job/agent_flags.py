@@ -29,7 +29,9 @@ def add_agent_flags(
     survive.add_argument(
         "--on-restart", metavar="CMD", help="run CMD in a shell when a rank is back"
     )
-    observe.add_argument("--report", metavar="FILE", help="write the run's events, one JSON a line")
+    observe.add_argument(
+        "--report", metavar="FILE", help="write the run's events, one JSON object per line"
+    )
     observe.add_argument(
         "--trace-ops",
         action="store_true",
@@ -49,7 +51,7 @@ def add_agent_flags(
         type=whole(0, "spares"),
         default=0,
         metavar="N",
-        help="keep N processes that have imported TensorFlow ready to replace dead ones",
+        help="keep N processes ready, with the framework imported, to replace dead ones",
     )
     parser.add_argument(
         "command",

@@ -33,25 +33,25 @@ def add_resizing(group: Any) -> None:
         "--max-num-proc",
         type=whole(of="ranks"),
         metavar="N",
-        help="take in hosts up to N ranks (default: -np with -H; with a script no limit)",
+        help="add hosts up to N ranks (default: -np with -H; with a script no limit)",
     )
     group.add_argument(
         "--in-place",
         action="store_true",
-        help="without a host the others keep their processes, instead of starting again from a "
-        "checkpoint; the script has to deal out its data anew by an ElasticSampler or a reset "
+        help="when a host is lost, the others keep their processes instead of starting again from "
+        "a checkpoint; the script has to divide its data anew, by an ElasticSampler or in a reset "
         "callback",
     )
     group.add_argument(
         "--elastic-timeout",
         type=duration,
         metavar="SECONDS",
-        help=f"how long too few slots are waited for (default: {TIMEOUT_SECONDS:g})",
+        help=f"how long the job waits while there are too few slots (default: {TIMEOUT_SECONDS:g})",
     )
     group.add_argument(
         "--host-discovery-script",
         metavar="CMD",
-        help="a command that prints the hosts, HOST or HOST:N a line; run once a second",
+        help="a command that prints the hosts, HOST or HOST:N per line; run once a second",
     )
     group.add_argument(
         "--slots-per-host",

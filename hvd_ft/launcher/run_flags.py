@@ -73,7 +73,7 @@ def _add_job(group: Any) -> None:
         "--hostfile",
         "-hostfile",
         metavar="FILE",
-        help="a file with the hosts, one a line, as in: n0 slots=4",
+        help="a file with the hosts, one per line, as in: n0 slots=4",
     )
     group.add_argument(
         "--config-file",
@@ -101,7 +101,7 @@ def _add_checkpoints(group: Any) -> None:
         "--checkpoint-interval",
         type=duration,
         metavar="TIME",
-        help="from one checkpoint to the next, such as 90s, 10m (the default) or 2h",
+        help="time from one checkpoint to the next, such as 90s, 10m (the default) or 2h",
     )
     group.add_argument(
         "--checkpoint-keep",
@@ -173,7 +173,7 @@ def _add_placement(run: Parser, group: Any) -> None:
     group.add_argument(
         "--map-by",
         choices=MAP_BY,
-        help="where a host's ranks stand: consecutive ones beside each other (slot, the default), "
+        help="where a host's ranks run: consecutive ones beside each other (slot, the default), "
         "or in turn on its NUMA nodes or sockets",
     )
     group.add_argument(
