@@ -5,7 +5,7 @@ CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers clients mutants fuzz quick test promises part pairs full wheel sim sim-large lint sanitize experiments figures bench clean
+.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers clients mutants fuzz quick test promises part pairs full wheel release sim sim-large lint sanitize experiments figures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ full: setup ## all tests; what is skipped is listed with its reason (an hour)
 
 wheel: setup ## hvd_ft installed into a fresh environment, checked there, and run on two nodes (a few minutes; TORCH=1: with PyTorch alone, too)
 	@$(VENV)/python -m pytest -m 'install or not install' tests/tools/install/test_wheel.py$(if $(TORCH), tests/tools/install/test_torch_alone.py)
+
+release: setup ## a release in dist/: sdist, wheel, licences, checksums signed by KEY=, each tried in fresh environments (15 minutes; ENVIRONMENTS=torch for one)
+	@$(VENV)/python scripts/release.py $(if $(KEY),--key $(KEY)) $(if $(ENVIRONMENTS),--environments $(ENVIRONMENTS))
 
 sim: ## the ring in the simulator for MINUTES=1 (SEED=), or one case of it: REPLAY='n=3 …'
 	@mkdir -p out

@@ -1,16 +1,18 @@
 """Prints the licence of hvd_ft and of everything that it needs in this environment, as CSV.
 
-It uses Python's standard library alone, so that it runs in a fresh environment.
+It uses only what hvd_ft itself needs, so that it runs in a fresh environment.
 """
 
 import csv
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 
+from packaging.requirements import Requirement
+
 ROOT_PACKAGE = "hvd_ft"
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
+FRAMEWORKS = ("tensorflow", "torch")  # extras; each is looked for
 
 
 def normal(name: str) -> str:
@@ -18,20 +20,30 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def closure(name: str) -> Iterator[metadata.Distribution]:
-    """Yields a package and all installed ones that it needs, directly or not, each once."""
-    wanted, seen = [name], set()
+def closure(name: str, extras: Iterable[str]) -> Iterator[metadata.Distribution]:
+    """Yields a package and all installed ones that it needs, directly or not, each once.
+
+    Args:
+        name: of the package.
+        extras: of it.
+    """
+    wanted = [(name, tuple(extras))]
+    seen: set[str] = set()
     while wanted:
-        key = normal(wanted.pop())
+        next_name, of_extras = wanted.pop()
+        key = normal(next_name)
         if key in seen:
             continue
-        seen.add(key)
         try:
             found = metadata.distribution(key)
         except metadata.PackageNotFoundError:
-            continue  # needed on other platforms, or by an extra that is not installed
+            continue  # needed by a framework that is not installed
+        seen.add(key)
         yield found
-        wanted += [match[0] for need in found.requires or () if (match := _NAME.match(need))]
+        for need in map(Requirement, found.requires or ()):
+            marker = need.marker
+            if marker is None or any(marker.evaluate({"extra": e}) for e in ("", *of_extras)):
+                wanted.append((need.name, tuple(need.extras)))
 
 
 def licence(package: metadata.Distribution) -> str:
@@ -52,7 +64,9 @@ def main() -> None:
     """Prints the table."""
     out = csv.writer(sys.stdout)
     out.writerow(["package", "version", "licence"])
-    found = sorted(closure(ROOT_PACKAGE), key=lambda each: normal(each.metadata["Name"]))
+    found = sorted(
+        closure(ROOT_PACKAGE, FRAMEWORKS), key=lambda each: normal(each.metadata["Name"])
+    )
     for package in found:
         out.writerow([package.metadata["Name"], package.version, licence(package)])
 
