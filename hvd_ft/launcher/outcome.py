@@ -82,12 +82,16 @@ class Outcome:
             self._lives = 0
 
     def line(self, code: int) -> str:
-        """Describes the whole job, once its last part has ended; "" if nothing is known of it.
+        """Describes the whole job, once its last part has ended.
 
         Args:
             code: exit code of the job.
+
+        Returns:
+            The line; "" if no rank ran on this host, or if the job failed: then its last line is
+            the one that says why, and what to do.
         """
-        if not self._seen:  # it failed at its start, or no rank ran on this host
+        if code or not self._seen:
             return ""
         counts = Tally(self._failures, self._lost_seconds, self._checkpoints, self._lost_hosts)
         return outcome_line(code, self._steps_before + self._step, counts, self._lost_steps)

@@ -150,8 +150,7 @@ def test_a_script_that_is_still_importing_has_nothing_to_say(
     )
     ended = run_hvdft(["run", "-np", "1", "python", str(script)], program=SHELL)
     assert ended.code == 130
-    said = ["hvdft: stopped by SIGINT", "hvdft: ended with code 130: 0 steps, 0 failures"]
-    assert ended.err.splitlines() == said[: ended.err.count("\n")], ended.err
+    assert ended.err == "hvdft: stopped by SIGINT\n"
 
 
 @pytest.mark.shows
