@@ -23,6 +23,7 @@ from torch_script import (  # noqa: F401
 
 from hvd_ft.checkpoint.export import by_name, of_value, with_types
 from hvd_ft.errors import HvdFtError
+from hvd_ft.torch import wrapped
 from hvd_ft.torch.kept import KeptValues
 from hvd_ft.torch.state import State
 from hvd_ft.torch.tensors import Arrays
@@ -235,3 +236,51 @@ def test_exported_tensors_are_a_state_dict() -> None:
     read = load(with_types(save(by_name(found)), types))
     assert_same(dict(sorted(read.items())), dict(sorted(net.state_dict().items())))
     net.load_state_dict(read)
+
+
+def begin_and_leave(arena: FakeArena, state: State, batches: int) -> None:
+    """Trains for some batches in the arena's first process, which is killed then."""
+    with incarnation(arena, 0):
+        state.sync()
+        for number, _ in enumerate(state.batches(loader()), 1):
+            if number > batches:
+                return
+
+
+def test_what_reset_callbacks_change_stays() -> None:
+    """Values are restored a second time where the loop is entered, but not in a resized job."""
+    arena = FakeArena()
+    begin_and_leave(arena, make_state(scale=1.0), 3)
+    with incarnation(arena, 1):
+        state = make_state(scale=2.0)
+        state.register_reset_callbacks([lambda: setattr(state, "scale", 7.0)])
+        state.sync()
+        assert state.scale == 1.0
+        state._reset()  # as in a job with another number of ranks
+        next(state.batches(loader()))
+        assert state.scale == 7.0
+
+
+def test_what_ddp_remembers_is_restored_where_the_loop_is_entered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A script may call the module before, for example to validate."""
+
+    class Module:
+        require_forward_param_sync = require_backward_grad_sync = True
+
+    def begin() -> Module:
+        monkeypatch.setattr(wrapped, "_wrappers", [])
+        module = Module()
+        wrapped.add(module, [])
+        return module
+
+    arena, module = FakeArena(), begin()
+    module.require_forward_param_sync = False
+    begin_and_leave(arena, make_state(), 3)
+    with incarnation(arena, 1):
+        again = begin()
+        state = make_state()
+        state.sync()
+        next(state.batches(loader()))
+        assert not again.require_forward_param_sync and again.require_backward_grad_sync
