@@ -22,8 +22,8 @@ soak: setup ## workers are killed at random for MINUTES=10; SEED= repeats the dr
 agentsoak: setup ## agents, mpirun and proxies are killed at random for MINUTES=10, on three nodes; SEED= repeats
 	@$(VENV)/python scripts/soak_agents.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
-soak-cluster: setup ## nodes, links and processes of a cluster with spare hosts fail at random for MINUTES=10; SEED= repeats
-	@$(VENV)/python scripts/soak_cluster.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+soak-cluster: setup ## nodes, links and processes of a cluster with spare hosts fail at random for MINUTES=10; SEED= repeats; TORCH=1: PyTorch's jobs
+	@$(VENV)/python scripts/soak_cluster.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(TORCH),--framework torch)
 
 network: setup ## networks that fail, all of it: links cut, lossy, slow, reset, for seconds to minutes, on three nodes
 	@$(VENV)/python -m pytest tests/jobs/test_network.py -m 'long or not long'
