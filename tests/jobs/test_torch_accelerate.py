@@ -69,6 +69,19 @@ def test_a_job_goes_on_from_a_checkpoint(
 
 
 @pytest.mark.long
+def test_another_number_of_ranks_goes_on_from_a_checkpoint(
+    run_hvdft: RunHvdft, tmp_path: Path
+) -> None:
+    """All ranks have the same weights then, whoever is killed."""
+    words = [SCRIPT, "plain", "snapshots"]
+    break_off(run_hvdft, words, tmp_path / "c", 8)
+    drills = ["rank=2,step=10", "rank=0,step=15"]
+    resume = ["--resume", str(tmp_path / "c")]
+    whole, killed = (train(run_hvdft, words, each, *resume, ranks=3) for each in ((), drills))
+    check_alike(whole, killed, drills)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("style", "reason"),
     [
