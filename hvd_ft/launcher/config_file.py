@@ -94,7 +94,7 @@ def _read(path: str) -> Mapping[Any, Any]:
         raise HvdFtError(
             f"cannot read --config-file {path} ({error.strerror}); give a YAML file of horovodrun's"
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise HvdFtError(f"--config-file {path} is not YAML ({reason}); correct it") from None
     if found is None:

@@ -35,6 +35,8 @@ from hvd_ft.job import lifeline_messages as lines
 from hvd_ft.job.member_file import read_members
 from hvd_ft.job.peer_file import PeerFile
 from hvd_ft.launcher import tuning_file
+from hvd_ft.launcher.config_file import config_words
+from hvd_ft.launcher.host_file import read_host_file
 from hvd_ft.launcher.shared_record import SharedRecord
 from hvd_ft.members.hosts import parse_hosts, parse_placement
 from hvd_ft.members.leadership import Record
@@ -300,6 +302,9 @@ _ANSWER = json.dumps(asdict(host_probe.Answer(HostFacts("n0"), "::", 1, 2.0, Spe
 _TAKEOVER = messages.Takeover(1, 20.0, "h:1:k", None)
 
 
+_CONFIG = b"controller: mpi\nparams:\n  fusion_threshold_mb: 32\nautotune: {enabled: true}\n"
+
+
 def targets() -> dict[str, Target]:
     """Returns all of them, by name."""
     return {**_sockets(), **_files(), **_words()}
@@ -374,6 +379,8 @@ def _files() -> dict[str, Target]:
         "record of a leader": Target(
             _file(record, "hvdft-j.leader"), [json.dumps(asdict(_RECORD)).encode()], (OSError,)
         ),
+        "host file": Target(_file(read_host_file), [b"# ours\nn0 slots=4\nn1:2\n"]),
+        "config file": Target(_file(lambda path: list(config_words(path))), [_CONFIG]),
         "how a job began": Target(_file(beginning._read), [json.dumps(_BEGUN).encode()]),
         "snapshot": Target(
             lambda data: decode_snapshot(memoryview(data)),

@@ -98,6 +98,8 @@ def test_autotuning_that_is_not_enabled_has_no_other_entries(tmp_path: Path) -> 
         ("library_options: {thread_affinity: 0}", "gives --thread-affinity: use --bind-to"),
         ("- a", "has no parts"),
         ("a: [", "is not YAML"),
+        ("a: 2001-13-45", "is not YAML"),
+        ("[" * 5000, "is not YAML"),
     ],
 )
 def test_a_wrong_config_file_is_one_clear_line(tmp_path: Path, text: str, part: str) -> None:
