@@ -1,16 +1,22 @@
 # make help lists the targets.
+# TENSORFLOW=2.21 and PYTHON=python3.12 choose another environment than the default's, .venv; there
+# KERAS=2 chooses tf_keras.
 PYTHON ?= python3
-VENV := .venv/bin
+export TENSORFLOW
+ifeq ($(KERAS),2)
+export TF_USE_LEGACY_KERAS := 1
+endif
+VENV := $(shell TENSORFLOW=$(TENSORFLOW) $(PYTHON) scripts/setup_environment.py --folder)/bin
 CSRC := hvd_ft/csrc
 SOURCES := $(filter-out $(CSRC)/horovod/%,$(wildcard $(CSRC)/*/*.cc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs core horovod demo soak agentsoak soak-cluster network slurm optimizers clients mutants fuzz quick test promises part pairs full wheel release sim sim-large lint sanitize experiments figures bench clean
+.PHONY: help setup compat tested docs core horovod demo soak agentsoak soak-cluster network slurm optimizers clients mutants fuzz quick test promises part pairs full wheel release sim sim-large lint sanitize experiments figures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
-setup: ## .venv with the pinned packages, the core, the patched Horovod; TORCH=1: with PyTorch; again: only what changed
+setup: ## .venv with the pinned packages, the core, the patched Horovod; TORCH=1: with PyTorch; TENSORFLOW=2.21, PYTHON=python3.12: an environment beside it; again: only what changed
 	@TORCH=$(TORCH) $(PYTHON) scripts/setup_environment.py
 
 demo: setup ## 4 ranks train, one is killed, training goes on
@@ -51,6 +57,14 @@ quick: setup ## the tests that need neither a job nor TensorFlow, the longest on
 
 test: setup ## all tests without a job, and of those with one what shows a promise soon (ten minutes)
 	@$(VENV)/python -m pytest --numprocesses 3 --dist worksteal --short
+
+OF_FRAMEWORKS := tests/installed tests/tensorflow tests/rules/test_public_names.py $(addprefix tests/jobs/test_,$(addsuffix .py,recovery styles file_callbacks sampler_jobs checkpoints own_results))
+compat: setup ## the tests of TensorFlow and Keras, in short (TENSORFLOW=2.21, PYTHON=python3.12, KERAS=2; 5 minutes)
+	@$(VENV)/python -m pytest --numprocesses 2 --dist worksteal --short $(OF_FRAMEWORKS)
+
+tested: compat ## the same; as all have passed, their combination is recorded as tested, here and in docs/reference
+	@$(VENV)/python scripts/record_tested.py
+	@$(VENV)/python scripts/make_reference.py
 
 AGAIN = echo '$@: what has failed runs once more by itself; red again: $@ fails; PASSED below: unreliable, mend it in the next change'
 PROMISES = $(VENV)/python -m pytest --promises $(if $(MINUTES),--minutes $(MINUTES))
@@ -93,7 +107,7 @@ lint: setup ## ruff, mypy, clang-format, clang-tidy, and the core without a warn
 	@git ls-files -z '*.h' '*.cc' | xargs -0 $(VENV)/clang-format --dry-run -Werror
 	@echo $(SOURCES) | xargs -n 6 -P 2 $(VENV)/clang-tidy -p build/cmake --quiet
 	@$(CXX) -std=c++17 -O2 -Wall -Wextra -Werror -pthread -fsyntax-only \
-	  -I$(CSRC) -I$(CSRC)/include -isystem .venv/include $(SOURCES)
+	  -I$(CSRC) -I$(CSRC)/include -isystem $(VENV)/../include $(SOURCES)
 
 sanitize: setup ## the core's tests under the address, undefined behaviour and thread sanitizers
 	@scripts/sanitize.sh
@@ -141,4 +155,4 @@ horovod: ## build the patched Horovod and install it
 	@$(VENV)/python -m hvd_ft.tools.install.horovod_build
 
 clean: ## remove everything that was made
-	rm -rf .venv .cache build out *.egg-info hvd_ft/libhvd_ft.so hvd_ft/libhvdft_mpi.so hvd_ft/native/_abi.py
+	rm -rf .venv .venv-* .cache build out *.egg-info hvd_ft/libhvd_ft.so hvd_ft/libhvdft_mpi.so hvd_ft/native/_abi.py

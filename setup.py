@@ -16,7 +16,9 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
-BUILD = ROOT / "build" / "cmake"  # kept: only what has changed is compiled again
+# Kept: only what has changed is compiled again. Each environment of the checkout has its own.
+SUFFIX = Path(sys.prefix).name.removeprefix(".venv") if Path(sys.prefix).parent == ROOT else ""
+BUILD = ROOT / "build" / f"cmake{SUFFIX}"
 VERSION = re.findall(r'__version__ = "(.+)"', (ROOT / "hvd_ft/__init__.py").read_text())[0]
 # Build requirements are the same (pyproject.toml): without them a library would be missing.
 MPI_VERSION = "2021.18.1"
@@ -176,13 +178,14 @@ setup(
     description="Fault-tolerant Horovod over MPI",
     license="Apache-2.0",
     license_files=["LICENSE", "NOTICE"],
-    python_requires=">=3.11,<3.12",
+    python_requires=">=3.11,<3.14",
     packages=[*find_packages(include=["hvd_ft", "hvd_ft.*"]), "hvd_ft.patches"],
     package_dir={"hvd_ft.patches": "patches"},
     package_data={
         "hvd_ft": [
             *("py.typed", "csrc/include/hvd_ft.h", "csrc/include/hvd_ft_limits.h"),
             "reports/report.schema.json",
+            "installed/tested.json",
             *("csrc/horovod/**/*.h", "csrc/horovod/**/*.cc", "page/static/*"),
         ],
         "hvd_ft.patches": ["*/*.patch"],
@@ -198,7 +201,7 @@ setup(
     },
     entry_points={"console_scripts": ["hvdft = hvd_ft.cli:main"]},
     install_requires=[
-        "numpy<2",
+        "numpy>=1.23,<3",
         "mpi4py>=4.1,<5",
         "cffi>=1.17,<3",
         f"impi-rt=={MPI_VERSION}",
@@ -225,7 +228,11 @@ setup(
     # One of the two frameworks is needed (see hvd_ft/installed/frameworks.py). PyPI's torch for
     # Linux is a CUDA build of some 3 GB.
     extras_require={
-        "tensorflow": ["tensorflow-cpu==2.15.1"],
+        "tensorflow": [
+            "tensorflow-cpu==2.15.1; python_version < '3.12'",
+            "tensorflow-cpu>=2.21,<2.22; python_version >= '3.12'",
+        ],
+        "tensorflow-2.21": ["tensorflow-cpu>=2.21,<2.22"],
         "torch": ["torch>=2.1,<2.14"],
         "test": [
             "hypothesis",

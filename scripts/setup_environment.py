@@ -1,11 +1,13 @@
-"""Sets up the checkout: a .venv with the pinned packages, hvd_ft itself, the patched Horovod.
+"""Sets up the checkout: an environment with the pinned packages, hvd_ft, the patched Horovod.
 
-With TORCH=1 in the environment PyTorch is added, and Horovod gets a binding for it. Once PyTorch
-is there, it stays.
+The default is `.venv`, with TensorFlow 2.15 and Python 3.11, because tf.estimator ends with 2.15.
+TENSORFLOW=2.21 in the environment, or a newer Python, makes another environment beside it, such as
+`.venv-2.21-3.12`; `--folder` prints which. With TORCH=1 PyTorch is added, and Horovod gets a
+binding for it. Once PyTorch is there, it stays.
 
-Each step is done once and again when its inputs change: a stamp in .venv/stamps holds the hash of
-the inputs. A stamp is written after its step, so an interrupted set-up can simply be run again.
-Uses the standard library only, because there is nothing else yet.
+Each step is done once and again when its inputs change: a stamp in the environment's `stamps`
+holds the hash of the inputs. A stamp is written after its step, so an interrupted set-up can simply
+be run again. Uses the standard library only, because there is nothing else yet.
 """
 
 from __future__ import annotations  # an older Python gets as far as the message
@@ -22,7 +24,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-VENV = ROOT / ".venv"
+# The Pythons that each TensorFlow has wheels for, of those that hvd_ft works with; the first is the
+# default of the first Python.
+TENSORFLOWS = {"2.15": ((3, 11),), "2.21": ((3, 11), (3, 12), (3, 13))}
+# The first release of hvd_ft's own pins; another one's replace them by name.
+REQUIREMENTS = {
+    "2.15": ("requirements.txt",),
+    "2.21": ("requirements.txt", "requirements-2.21.txt"),
+}
+# It depends on the distribution `tensorflow`, which would be installed over tensorflow-cpu.
+WITHOUT_DEPENDENCIES = ("tf_keras",)
+
+
+def wanted() -> str:
+    """Returns the TensorFlow to set up: TENSORFLOW's, or this Python's first."""
+    fits = [name for name, pythons in TENSORFLOWS.items() if sys.version_info[:2] in pythons]
+    return os.environ.get("TENSORFLOW") or next(iter(fits), "2.15")
+
+
+def folder() -> str:
+    """Returns the environment's folder."""
+    name, python = wanted(), f"{sys.version_info[0]}.{sys.version_info[1]}"
+    return ".venv" if (name, python) == ("2.15", "3.11") else f".venv-{name}-{python}"
+
+
+VENV = ROOT / folder()
 CSRC = ROOT / "hvd_ft" / "csrc"
 PYTHON = VENV / "bin" / "python"
 STAMPS = VENV / "stamps"
@@ -32,10 +58,16 @@ PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
 
 def check_machine() -> None:
     """Ends with one line when something is missing that PyPI does not have."""
-    if sys.version_info[:2] != (3, 11):
+    if (name := wanted()) not in TENSORFLOWS:
         sys.exit(
-            f"setup: this is Python {sys.version.split()[0]}, and TensorFlow 2.15.1 and hvd_ft "
-            "need 3.11; run: make setup PYTHON=python3.11"
+            f"setup: TENSORFLOW={name} is not supported; give {' or '.join(TENSORFLOWS)}, such as "
+            f"make setup TENSORFLOW={[*TENSORFLOWS][-1]}"
+        )
+    pythons = [f"{major}.{minor}" for major, minor in TENSORFLOWS[name]]
+    if sys.version_info[:2] not in TENSORFLOWS[name]:
+        sys.exit(
+            f"setup: this is Python {sys.version.split()[0]}, and hvd_ft with TensorFlow {name} "
+            f"needs {' or '.join(pythons)}; run: make setup PYTHON=python{pythons[0]}"
         )
     if importlib.util.find_spec("ensurepip") is None:
         sys.exit("setup: Python's venv module is not complete; run: apt-get install python3-venv")
@@ -45,7 +77,7 @@ def check_machine() -> None:
 
 
 def make_venv() -> None:
-    """Makes .venv, anew if another Python made it or its making was interrupted."""
+    """Makes the environment, anew if another Python made it or its making was interrupted."""
     config = VENV / "pyvenv.cfg"
     same = config.is_file() and f"version = {platform.python_version()}\n" in config.read_text()
     run(sys.executable, "-m", "venv", *([] if same else ["--clear"]), str(VENV))
@@ -53,7 +85,23 @@ def make_venv() -> None:
 
 def install_packages() -> None:
     """Installs the pinned packages."""
-    run(*PIP, "install", "-r", "requirements.txt")
+    pins = pinned()
+    for name, more in (("with", ()), ("without", ("--no-deps",))):
+        apart = [pin for key, pin in pins.items() if (key in WITHOUT_DEPENDENCIES) == bool(more)]
+        if apart:
+            file = VENV / f"requirements-{name}-dependencies.txt"
+            file.write_text("\n".join([*apart, ""]))
+            run(*PIP, "install", *more, "-r", str(file))
+
+
+def pinned() -> dict[str, str]:
+    """Returns the requirements, by name."""
+    pins: dict[str, str] = {}
+    for file in REQUIREMENTS[wanted()]:
+        for line in (ROOT / file).read_text().splitlines():
+            if line and not line.startswith("#"):
+                pins[line.partition("==")[0]] = line
+    return pins
 
 
 def install_torch() -> None:
@@ -103,7 +151,7 @@ def main() -> None:
     core = [path for path in sources if path not in horovod]
     patches = list((ROOT / "patches").glob("horovod-*/*.patch"))
     package = [ROOT / name for name in PACKAGE]
-    requirements = ROOT / "requirements.txt"
+    requirements = [ROOT / name for name in REQUIREMENTS[wanted()]]
     builder = [
         ROOT / f"hvd_ft/{name}.py"
         for name in (
@@ -113,10 +161,10 @@ def main() -> None:
     ]
     with_torch = os.environ.get("TORCH") == "1" or (STAMPS / install_torch.__name__).is_file()
     torch = [ROOT / "requirements-torch.txt"] if with_torch else []
-    build_inputs = [*torch, *horovod, *patches, *builder, requirements, CSRC / "include/hvd_ft.h"]
+    build_inputs = [*torch, *horovod, *patches, *builder, *requirements, CSRC / "include/hvd_ft.h"]
 
     step("Python environment", make_venv, [])
-    step("packages (2 GB on disk, from the package index)", install_packages, [requirements])
+    step("packages (2 GB on disk, from the package index)", install_packages, requirements)
     if with_torch:
         step("PyTorch", install_torch, torch)
     step("hvd_ft", install_hvd_ft, [*package, *core])
@@ -124,6 +172,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--folder"]:
+        print(folder())
+        sys.exit()
     try:
         main()
     except KeyboardInterrupt:

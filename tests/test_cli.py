@@ -15,6 +15,7 @@ from rich.console import Console
 
 from hvd_ft import __version__, cli
 from hvd_ft.errors import HvdFtError
+from hvd_ft.installed import support
 from hvd_ft.launcher import live_display
 from hvd_ft.launcher import run as launcher
 from hvd_ft.launcher.job import Job, ResolvedJob
@@ -333,6 +334,7 @@ def test_check_ends_in_a_verdict(hvdft: Run, monkeypatch: pytest.MonkeyPatch) ->
         raise HvdFtError("two ranks could not do an allreduce")
 
     monkeypatch.setattr(self_check, "CHECKS", {"Intel MPI": lambda: "2021"})
+    monkeypatch.setattr(support, "present", lambda: None)
     for name in ("load_mpi_library", "load_horovod", "run_two_ranks"):
         monkeypatch.setattr(self_check, name, lambda: "well")
     code, out, err = hvdft("check")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from hvd_ft.errors import HvdFtError
 from hvd_ft.system.distributions import version_of
 
-TENSORFLOW_VERSION = "2.15.1"
+TENSORFLOW_VERSION = "2.15.1"  # the default's: the last with tf.estimator
+NEWER = "2.21"  # TensorFlow with Keras 3, and with tf_keras; any release of it
 _LEAST_TORCH, _LAST_TORCH = (2, 1), (2, 13)  # those that are compiled as C++17, like Horovod
 TESTED_TORCH = "2.13.0"
 
@@ -47,7 +48,7 @@ class Framework:
         if version is None:
             return False
         if self is TENSORFLOW:
-            return version == TENSORFLOW_VERSION
+            return version == TENSORFLOW_VERSION or is_newer()
         numbers = re.match(r"(\d+)\.(\d+)", version)
         if numbers is None:
             return False
@@ -59,7 +60,7 @@ TENSORFLOW = Framework(
     name="TensorFlow",
     distributions=("tensorflow", "tensorflow-cpu", "tensorflow-intel", "intel-tensorflow"),
     library="mpi_lib.*.so",
-    wanted=TENSORFLOW_VERSION,
+    wanted=f"{TENSORFLOW_VERSION} and {NEWER}",
     install=f"pip install tensorflow-cpu=={TENSORFLOW_VERSION}",
     build="TENSORFLOW",
 )
@@ -73,6 +74,11 @@ TORCH = Framework(
     build="PYTORCH",
 )
 FRAMEWORKS = (TENSORFLOW, TORCH)
+
+
+def is_newer() -> bool:
+    """Returns whether today's TensorFlow is installed, and not the default's."""
+    return (TENSORFLOW.version() or "").startswith(f"{NEWER}.")
 
 
 def fitting() -> tuple[Framework, ...]:

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.installed.frameworks import FRAMEWORKS, Framework, fitting, named
+from hvd_ft.installed.frameworks import FRAMEWORKS, NEWER, Framework, fitting, is_newer, named
 from hvd_ft.installed.patch_files import patches as patches_of
 from hvd_ft.system.distributions import version_of
 from hvd_ft.system.json_text import read_json
@@ -28,8 +28,14 @@ _CSRC = Path(__file__).resolve().parents[1] / "csrc"
 
 
 def patches() -> list[Path]:
-    """Returns the patches to Horovod's own files, in the order in which they apply."""
-    return patches_of(f"horovod-{HOROVOD_VERSION}")
+    """Returns the patches to Horovod's own files, in the order in which they apply.
+
+    The last ones are for TensorFlow 2.21. They apply to a build for 2.15 too, but are not needed
+    there, so that build stays as it is.
+    """
+    release = f"horovod-{HOROVOD_VERSION}"
+    more = patches_of(f"{release}-tensorflow-{NEWER}") if is_newer() else []
+    return [*patches_of(release), *more]
 
 
 def sources() -> list[Path]:

@@ -250,6 +250,18 @@ def test_another_tensorflow_needs_another_horovod(environment: Environment) -> N
     assert environment.evaluate("horovod_source.build_key()") != key
 
 
+@pytest.mark.parametrize(("version", "more"), [("2.15.1", 0), ("2.21.0", 1), ("2.21.1", 1)])
+def test_the_defaults_build_has_no_patches_of_todays_tensorflow(
+    tmp_path: Path, version: str, more: int
+) -> None:
+    environment = Environment(tmp_path / "venv")
+    environment.install("tensorflow-cpu", version)
+    release = f"horovod-{environment.evaluate('horovod_source.HOROVOD_VERSION')}"
+    count = len(list((ROOT / "patches" / release).glob("*.patch")))
+    assert environment.evaluate("len(horovod_source.patches())") == str(count + more)
+    assert environment.evaluate("frameworks.TENSORFLOW.fits()") == "True"
+
+
 def test_mpi_environment_finds_this_environment_first(environment: Environment) -> None:
     environment.variables = {"LD_LIBRARY_PATH": "/elsewhere"}
     prefix = environment.prefix

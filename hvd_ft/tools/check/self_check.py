@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hvd_ft import __version__, libraries
 from hvd_ft.errors import HvdFtError
+from hvd_ft.installed import support
 from hvd_ft.installed.environment import CHECKS
 from hvd_ft.installed.horovod_source import built_for
 from hvd_ft.mpi.environment import mpi_environment
@@ -39,6 +40,8 @@ def check_installation(say: Callable[[str], None]) -> list[str]:
 
     for name, check in CHECKS.items():
         look(name, check)
+    if (combination := support.present()) is not None:
+        say(f"combination: {combination}: {support.verdict(combination, support.tested()).value}")
     if not wrong:
         look("libhvdft_mpi.so loads", load_mpi_library)
         look("Horovod loads", load_horovod)
