@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None, extra: Sequence[object] = ()) -
     callbacks = [
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),
         hvd.callbacks.FaultTolerance(),  # new
-        tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda b, _: computed.append(b)),
+        tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda b, logs: computed.append(b)),
         *extra,
     ]
     model.fit(batches(train, train_labels), epochs=options.epochs, callbacks=callbacks, verbose=0)

@@ -11,6 +11,7 @@ from hvd_ft.tensorflow.averages import note_averages
 from hvd_ft.tensorflow.broadcasts import broadcast_bytes, name_broadcasts_by_place
 from hvd_ft.tensorflow.draws import keep_draws
 from hvd_ft.tensorflow.generated_code import keep_generated_code_in_memory
+from hvd_ft.tensorflow.keras_api import KERAS_3, refer_to_variables
 from hvd_ft.tensorflow.made_variables import note_variables
 from hvd_ft.tensorflow.tracing import leave_horovod_unconverted
 from hvd_ft.tensorflow.without_snapshots import watch_trainings
@@ -25,6 +26,11 @@ leave_horovod_unconverted()
 keep_generated_code_in_memory()
 note_variables()
 note_averages()
+if KERAS_3:
+    from hvd_ft.tensorflow.keras3_optimizer import use_for_keras_3
+
+    refer_to_variables()
+    use_for_keras_3()
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:

@@ -14,13 +14,15 @@ import horovod.tensorflow.functions
 import numpy as np
 import tensorflow as tf
 
+from hvd_ft.tensorflow.keras_api import plain_all
+
 _make_stock = horovod.tensorflow.functions._make_broadcast_group_fn
 
 
 def name_broadcasts_by_place() -> None:
     """Replaces Horovod's broadcast of variables in eager mode."""
     horovod.tensorflow.functions._make_broadcast_group_fn = lambda: (
-        _broadcast_group if tf.executing_eagerly() else _make_stock()
+        _broadcast_plain if tf.executing_eagerly() else _make_stock()
     )
 
 
@@ -34,6 +36,10 @@ def _broadcast_all(variables: list[tf.Variable], root_rank: int, process_set: An
 
 
 _broadcast_group = tf.function(_broadcast_all, autograph=False)
+
+
+def _broadcast_plain(variables: list[Any], root_rank: int, process_set: Any) -> None:
+    _broadcast_group(plain_all(variables), root_rank, process_set)
 
 
 def broadcast_bytes(data: bytes, size_name: str, name: str) -> bytes:

@@ -14,6 +14,8 @@ from typing import Any
 from tensorflow import keras
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.tensorflow import keras_api
+from hvd_ft.tensorflow.keras_api import KERAS_3
 from hvd_ft.worker.snapshot_format import encode
 
 _OF_PROCESS: dict[type, frozenset[str]] = {
@@ -22,6 +24,7 @@ _OF_PROCESS: dict[type, frozenset[str]] = {
     keras.callbacks.TensorBoard: frozenset(
         {
             "_batch_start_time",
+            "_batch_trace_context",
             "_epoch_start_time",
             "_is_tracing",
             "_prev_summary_state",  # the contexts of writers
@@ -31,6 +34,10 @@ _OF_PROCESS: dict[type, frozenset[str]] = {
         }
     ),
 }
+if KERAS_3:
+    # Each process turns its sign where it first compares, by a function that no snapshot holds.
+    monitoring = keras_api.source("callbacks.monitor_callback").MonitorCallback
+    _OF_PROCESS[monitoring] = frozenset({"min_delta"})
 
 
 class CallbackState:

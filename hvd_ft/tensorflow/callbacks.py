@@ -1,6 +1,7 @@
 """Keras callbacks: Horovod's, `FaultTolerance` and `EpochTiming`."""
 
 import os
+from functools import cache
 from typing import Any
 
 from horovod.tensorflow.keras.callbacks import *  # noqa: F403
@@ -10,9 +11,10 @@ from horovod.tensorflow.keras.callbacks import BroadcastGlobalVariablesCallback 
 from tensorflow import keras
 
 from hvd_ft import native
+from hvd_ft.system.say import say
 from hvd_ft.tensorflow.epoch_timing import RankClock
 from hvd_ft.tensorflow.fit_loop import FitLoop
-from hvd_ft.tensorflow.keras_fit import FitCall
+from hvd_ft.tensorflow.keras_fit import required_fit, running_fit
 from hvd_ft.tensorflow.sampled_fit import SampledFit
 from hvd_ft.worker.snapshot_interval import DEFAULT_OVERHEAD, check_snapshot_settings
 from hvd_ft.worker.training_loop import TrainingLoop
@@ -50,12 +52,14 @@ class FaultTolerance(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         worker = native.worker()
-        call = FitCall() if worker is not None else FitCall.find()
+        call = running_fit() if worker is None else required_fit()
+        if call is not None and call.leave_xla() and (worker is None or worker.rank == 0):
+            _say_it_is_not_compiled()
         self._data = SampledFit.of(call, self.params) if call is not None else None
-        if worker is None:
+        if worker is None or call is None:
             return
         loop = TrainingLoop(worker, *self._snapshots)
-        self._fit = FitLoop(self.model, self.params, loop, self._data)
+        self._fit = FitLoop(self.model, self.params, loop, call, self._data)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self._fit is not None:
@@ -87,6 +91,14 @@ class FaultTolerance(keras.callbacks.Callback):
         if self._fit is not None:
             self._fit.end()
         self._fit = self._data = None
+
+
+@cache
+def _say_it_is_not_compiled() -> None:
+    say(
+        "the training step runs without XLA (jit_compile), which cannot compile Horovod's "
+        "operations: give compile jit_compile=False, and this line goes"
+    )
 
 
 class EpochTiming(RankClock, keras.callbacks.Callback):

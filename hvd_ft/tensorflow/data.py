@@ -67,13 +67,13 @@ def after_passes(
     iterator = first
     for count in past:
         if whole:
-            _draw(iterator, count)
+            draw(iterator, count)
             if iterator.get_next_as_optional().has_value():  # cache() has to see the end
                 raise other_data(count)
         between()
         iterator = iter(dataset)  # even without drawing from it, shuffle() takes a new seed
     if whole or not over:
-        _draw(iterator, present)
+        draw(iterator, present)
     if whole and over:
         iterator.get_next_as_optional()
     return iterator
@@ -97,12 +97,17 @@ def after_validations(dataset: tf.data.Dataset, batches: Sequence[int], steps: i
             iter(dataset)  # Keras creates one iterator, and then another one for each pass
         iterator = iter(dataset)
         if carries:
-            _draw(iterator, count)
+            draw(iterator, count)
             if whole:
                 iterator.get_next_as_optional()  # cache() has to see the end
 
 
-def _draw(iterator: DataIterator, batches: int) -> None:
+def draw(iterator: DataIterator, batches: int) -> None:
+    """Draws batches from an iterator, and drops them.
+
+    Raises:
+        HvdFtError: the data ends before that.
+    """
     try:
         _drop(iterator, tf.constant(batches, tf.int64))
     except tf.errors.OutOfRangeError as error:

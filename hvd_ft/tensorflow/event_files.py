@@ -76,7 +76,8 @@ class EventFiles:
                 board._stop_profiler(save=False)
                 board._is_tracing = False
             if board.write_steps_per_second:  # of this process, from here
-                board._previous_epoch_iterations = board.model.optimizer.iterations.numpy()
+                iterations = tf.convert_to_tensor(board.model.optimizer.iterations)
+                board._previous_epoch_iterations = float(iterations)
                 board._epoch_start_time = time.time()
 
     def undo(self) -> None:

@@ -71,7 +71,8 @@ class FileCallbacks:
 
 def _check_loading(callback: Any) -> None:
     """Refuses callbacks that replace the weights at the beginning of each process's fit."""
-    if isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.load_weights_on_restart:
+    loads = getattr(callback, "load_weights_on_restart", False)  # which Keras 3 does not have
+    if loads and isinstance(callback, keras.callbacks.ModelCheckpoint):
         raise HvdFtError(
             f"ModelCheckpoint({callback.filepath!r}, load_weights_on_restart=True) loads weights "
             "that a dead process of this rank may have written, at another step than the others "

@@ -1,10 +1,10 @@
 """One call of `Model.fit` as a training loop that a restarted process can enter in the middle.
 
-Keras helps in two places. It asks `model._training_state`, if there is one, for the epoch and step
-to begin at; this is how its own BackupAndRestore resumes. And it looks up `model.train_function` at
-every step, and calls it with the iterator that the step draws from; so a function put in its place
-does everything that belongs between two steps (snapshot, restore, skipping data). Unlike a
-callback's hook, this function has the iterator, and all callbacks have finished the step before.
+Keras can be made to begin at an epoch and step (keras_fit.py). And it looks up
+`model.train_function` at every step, and calls it with the iterator that the step draws from; so a
+function put in its place does everything that belongs between two steps (snapshot, restore,
+skipping data). Unlike a callback's hook, this function has the iterator, and all callbacks have
+finished the step before.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -19,9 +19,10 @@ from hvd_ft.errors import HvdFtError
 from hvd_ft.system.say import say
 from hvd_ft.tensorflow import made_variables
 from hvd_ft.tensorflow.callback_state import CallbackState
-from hvd_ft.tensorflow.data import DataIterator, after_passes, after_validations
+from hvd_ft.tensorflow.data import DataIterator
 from hvd_ft.tensorflow.file_callbacks import FileCallbacks
 from hvd_ft.tensorflow.held_variables import HeldVariables
+from hvd_ft.tensorflow.keras_api import KERAS_3
 from hvd_ft.tensorflow.keras_fit import FitCall
 from hvd_ft.tensorflow.made_variables import Identity, changes_table, step_variables
 from hvd_ft.tensorflow.other_variables import (
@@ -39,7 +40,6 @@ from hvd_ft.tensorflow.variables import (
     fit_variables,
     inner,
     kinds,
-    make_step_variables,
     own_variables,
     read,
     restore,
@@ -56,6 +56,7 @@ class FitPosition:
         epoch: the present one, or the next.
         epoch_step: steps done in this epoch.
         epoch_begin: steps done before this epoch.
+        lengths: steps of each epoch that has ended.
         passes: steps done when each pass over the data began.
         validations: batches of each validation that has ended.
     """
@@ -63,13 +64,15 @@ class FitPosition:
     epoch: int = 0
     epoch_step: int = 0
     epoch_begin: int = 0
+    lengths: list[int] = field(default_factory=list)
     passes: list[int] = field(default_factory=list)
     validations: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "FitPosition":
         """Returns that of a snapshot's values."""
-        return cls(*(values[each.name] for each in fields(cls)))
+        names = [each.name for each in fields(cls)]
+        return cls(**{name: values[name] for name in names if name in values})
 
     @property
     def step(self) -> int:
@@ -90,6 +93,7 @@ class FitLoop:
         model: being fitted; its train function exists.
         params: Keras's parameters of this fit.
         loop: the training loop, not begun.
+        fit: the call that it is.
         data: if an ElasticSampler deals it out, else None.
 
     Raises:
@@ -101,13 +105,14 @@ class FitLoop:
         model: keras.Model,
         params: dict[str, Any],
         loop: TrainingLoop,
+        fit: FitCall,
         data: SampledFit | None = None,
     ) -> None:
         self._model = model
         self._params = params
         self._loop = loop
+        self._fit = fit
         self._data = data
-        self._begun = False
         self._train_function: Callable[[DataIterator], Any] = _own_train_function(model)
         self._callbacks = CallbackState([])
         self._held = HeldVariables([])
@@ -120,29 +125,24 @@ class FitLoop:
         self._pass: DataIterator = None  # and the iterator that is really drawn from
         self._resumes = False
         self._sized = False
-        if model._training_state is not None:
-            raise _two_say_where_to_begin()
-        model._training_state = self
+        fit.begin_by(self._enter)
 
     @property
     def step(self) -> int:
         """Steps done in this fit."""
         return self._position.step
 
-    def maybe_load_initial_counters_from_ckpt(
-        self, _steps_per_epoch: int | None, initial_epoch: int, **_: Any
-    ) -> tuple[int, int]:
+    def _enter(self, initial_epoch: int) -> tuple[int, int]:
         """Begins the loop and tells Keras where to begin; all callbacks have begun."""
-        self._fit = fit = FitCall()
-        counting = [inner(self._model.optimizer)]  # some optimizers have plain numbers
+        fit = self._fit
+        # Some of Keras 2's optimizers have plain numbers; those of Keras 3 have variables.
+        counting = [] if KERAS_3 else [inner(self._model.optimizer)]
         self._callbacks = CallbackState([*fit.callbacks, *counting])
         self._held = HeldVariables(fit.callbacks)
         self._files = FileCallbacks(fit.callbacks, self._loop.worker)
         if self._loop.tells and fit.workers_read:
             _say_what_is_not_repeated(fit.workers_read)
-        self._model._training_state = None  # called once; a later fit has its own
         self._model.train_function = self._run_step
-        self._begun = True
         self._position.epoch = initial_epoch
         values = self._loop.begin()
         # A model that its first batch builds has no variables yet, and refuses to name them.
@@ -165,8 +165,7 @@ class FitLoop:
 
     def begin_epoch(self, epoch: int) -> None:
         """An epoch begins, or is entered in the middle."""
-        if not self._begun:
-            raise _two_say_where_to_begin()
+        self._fit.begin_epoch()
         self._position.epoch = epoch
         self._variables = []
         if self._data is not None:
@@ -182,12 +181,13 @@ class FitLoop:
 
     def end_epoch(self) -> None:
         """An epoch has ended, after however many steps."""
+        self._position.lengths.append(self._position.epoch_step)
         self._position.epoch_begin = self.step
         self._position.epoch_step = 0
 
     def end_validation(self) -> None:
-        """A validation has ended; Keras has counted its batches."""
-        self._position.validations.append(int(self._model._test_counter))
+        """A validation has ended."""
+        self._position.validations.append(self._fit.validated)
 
     def end(self) -> None:
         """Ends the loop, with a final snapshot unless this process has restored that one."""
@@ -205,7 +205,7 @@ class FitLoop:
             if not self._resumes:
                 self._position.passes.append(self.step)
         if self._resumes:
-            self._pass = self._restore(iterator)
+            self._pass_given, self._pass = self._restore(iterator)
             self._resumes = False
         self._reach_boundary()
         self._loop.begin_roster(self.step, partial(self._contents, done=False))
@@ -213,7 +213,7 @@ class FitLoop:
             self._sized = True  # the first step has made the last variables
             trained = byte_count(self._model.trainable_variables)
             self._find_variables()
-            if self._loop.tells and changes_table(self._train_function):
+            if self._loop.tells and changes_table(self._fit.traced(self._train_function)):
                 say(
                     "the training step changes a lookup table, which no snapshot holds, so it will "
                     "differ after a restart: keep numbers in a tf.Variable"
@@ -268,52 +268,43 @@ class FitLoop:
         own = own_variables(self._model)
         self._kinds = kinds(self._variables, self._model.weights, own)
         known = {id(variable) for variable in self._variables}
-        used = step_variables(self._train_function)
+        used = step_variables(self._fit.traced(self._train_function))
         self._common = [variable for variable in used if id(variable) not in known]
 
     def _pass_by(self) -> None:
         """Restores the state at the end of this fit, which is already over."""
-        dataset = self._fit.dataset
-        # Keras creates an iterator before the first epoch, and for some data another one for each
-        # epoch.
-        first = iter(dataset)
+        first = self._fit.first_iterator()
         if self._position.passes:
-            self._restore(iter(dataset) if self._fit.has_an_iterator_each_epoch else first)
+            self._restore(first)
         else:  # it had no epochs to do, and so neither data nor variables of a step
             self._restore_rest(*self._loop.snapshot(), drawn=set())
-        self._fit.draw_no_more()  # the iterator that it is about to create would be one too many
+        self._fit.draw_no_more()
 
-    def _restore(self, iterator: DataIterator) -> DataIterator:
-        """Restores the snapshot; returns the present pass's iterator at the right batch.
+    def _restore(self, iterator: DataIterator) -> tuple[DataIterator, DataIterator]:
+        """Restores the snapshot.
 
-        `iterator`: the first one from which Keras draws batches in this fit.
+        Args:
+            iterator: the first one from which Keras draws batches in this fit.
+
+        Returns:
+            The present pass's iterator as Keras knows it, and the one at the right batch.
         """
         # Tracing a step creates all variables (weights, slots, metrics) and runs nothing. Keras
         # would trace it next in any case.
-        make_step_variables(self._model, iterator)
-        step = self._train_function
-        if not hasattr(step, "get_concrete_function"):  # run_eagerly
-            step = tf.function(step)
-        step.get_concrete_function(iterator)
-        batches = self._position.pass_steps
+        self._fit.trace(self._train_function, iterator)
         arrays, values = self._loop.snapshot()
         values = self._resized(values)
         known = fit_variables(self._model)
         assert self._others is not None
         before, others = rng_state(), self._others.contents(known)
-        fit = self._fit
-        position = iterator  # for a sampler's data it is
+        place = iterator, iterator  # for a sampler's data it is
         if self._data is None:
-            end = fit.on_epoch_end
-            position = after_passes(fit.dataset, iterator, batches, values["done"], end)
-        if values["done"] and not values["stopped"]:
-            fit.on_epoch_end()
+            done, stopped = values["done"], values["stopped"]
+            place = self._fit.catch_up(iterator, self._position, done, stopped)
         drawn = drawn_by(before, rng_state())
-        data, limit = fit.validation
-        if isinstance(data, tf.data.Dataset):
-            after_validations(data, self._position.validations, limit)
+        self._fit.catch_up_validations(self._position.validations)
         self._restore_rest(arrays, values, drawn, self._others.changed_since(others, known))
-        return position
+        return place
 
     def _restore_rest(
         self,
@@ -381,11 +372,4 @@ def _say_what_is_not_repeated(data: str) -> None:
         f"fit reads its data ({data}) by several workers, which draw random numbers in an "
         "order of their own, so any it draws will differ after a restart: give fit workers=1, "
         "use_multiprocessing=False"
-    )
-
-
-def _two_say_where_to_begin() -> HvdFtError:
-    return HvdFtError(
-        "FaultTolerance and another callback both want to say where fit begins: give fit one "
-        "FaultTolerance and no BackupAndRestore"
     )

@@ -23,19 +23,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import horovod
-import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.framework import func_graph, ops
 from tensorflow.python.ops import resource_variable_ops, variables
 
+from hvd_ft.tensorflow import keras_api
 from hvd_ft.worker import training_loop
 
 _TRACED = "traced"  # instead of a line
 _FOREIGN = tuple(
-    f"{Path(file).parent}/"
-    for file in (tf.__file__, keras.__file__, horovod.__file__, Path(__file__).parent)
+    f"{folder}/"
+    for folder in (
+        *(Path(file).parent for file in (tf.__file__, horovod.__file__)),
+        *(keras_api.FOLDER, Path(__file__).parents[1]),
+    )
 )
 CHANGING_TABLES = ("LookupTableInsert", "LookupTableRemove", "LookupTableImport")
 READING_OPS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"})

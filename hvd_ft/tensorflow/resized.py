@@ -27,7 +27,7 @@ def of_fit(values: dict[str, Any], ranks: tuple[int, int], steps: int | None) ->
         drawn = drawn if values["passes"] and values["passes"][-1] < values["epoch_begin"] else 0
     now = begin + in_epoch
     place = {"epoch": epoch, "epoch_begin": begin, "epoch_step": in_epoch}
-    return {**values, **place, "passes": [now - drawn], "validations": []}
+    return {**values, **place, "lengths": [], "passes": [now - drawn], "validations": []}
 
 
 def of_sampled_fit(values: dict[str, Any], over: bool) -> dict[str, Any]:

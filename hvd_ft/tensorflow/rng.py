@@ -4,11 +4,11 @@ import random
 from typing import Any
 
 import numpy as np
-from keras.src import backend as keras_backend
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import stateful_random_ops
 
+from hvd_ft.tensorflow import keras_api
 from hvd_ft.tensorflow.draws import draw_variables, draws, restore_draws
 from hvd_ft.worker.snapshot_format import encode
 
@@ -76,7 +76,7 @@ def _generators() -> dict[str, Any]:
     generators = {
         "python": random,
         "eager": getattr(context.context(), "_rng", None),
-        "keras": getattr(keras_backend._SEED_GENERATOR, "generator", None),
+        "keras": keras_api.seeds(),
     }
     return {name: value for name, value in generators.items() if value is not None}
 

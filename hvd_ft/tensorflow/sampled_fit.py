@@ -29,6 +29,7 @@ class SampledFit:
                 "ElasticSampler, which knows how many steps an epoch has: leave steps_per_epoch out"
             )
         self._fit = fit
+        fit.follow_limit()
         self._data = data
         self._params = params
         self._done = 0  # steps of this epoch

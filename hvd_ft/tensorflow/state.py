@@ -253,7 +253,7 @@ class State(LoopState):
         return [variable for variable in self._named() if id(variable) not in own]
 
     def _named(self) -> list[tf.Variable]:
-        model = self.model.variables if self.model is not None else []
+        model = self.model.weights if self.model is not None else []
         optimizer = optimizer_variables(self.optimizer) if self.optimizer is not None else []
         return unique(model, optimizer, self._variables)
 

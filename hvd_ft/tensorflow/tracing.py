@@ -21,6 +21,8 @@ import horovod.tensorflow.functions
 import tensorflow as tf
 from tensorflow.python.autograph.core import config
 
+from hvd_ft.tensorflow.keras_api import plain_all
+
 _OURS = (config.DoNotConvert("horovod"), config.DoNotConvert("hvd_ft"))
 
 
@@ -39,6 +41,7 @@ def _traced_and_not_saved(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*arguments: Any, **more: Any) -> Any:
-        return traced(*arguments, **more)
+        given = [plain_all(each) if isinstance(each, list) else each for each in arguments]
+        return traced(*given, **more)
 
     return call

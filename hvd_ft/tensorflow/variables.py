@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from keras.src.backend import RandomGenerator
-from keras.src.optimizers.legacy.optimizer_v2 import _var_key
 
 from hvd_ft.errors import HvdFtError
+from hvd_ft.tensorflow import keras_api
+from hvd_ft.tensorflow.keras_api import KERAS_3, RandomGenerator, plain
 from hvd_ft.worker.divergence_rule import Kind
 
 
@@ -19,7 +19,7 @@ def model_variables(model: tf.keras.Model) -> list[tf.Variable]:
         [*model.variables, *_tracked(model)],
         optimizer_variables(model.optimizer) if model.optimizer else [],
         generator_variables(model),
-        [model._train_counter],
+        [] if KERAS_3 else [model._train_counter],
     )
 
 
@@ -27,8 +27,8 @@ def generator_variables(model: tf.keras.Model) -> list[tf.Variable]:
     """Returns the states of the random generators that a Keras model has."""
     generators = [
         value
-        for module in (model, *model.submodules)
-        for value in vars(module).values()
+        for layer in keras_api.layers(model)
+        for value in vars(layer).values()
         if isinstance(value, RandomGenerator | tf.random.Generator)
     ]
     return unique(*(_tracked(generator) for generator in generators))
@@ -80,21 +80,24 @@ def registered_local(optimizer: Any) -> list[tf.Variable]:
 def slots_of(optimizer: Any, variables: Iterable[tf.Variable]) -> list[tf.Variable]:
     """Returns the slots that an optimizer has for these variables."""
     own = inner(optimizer)
-    if isinstance(own, tf.keras.optimizers.legacy.Optimizer):
+    if keras_api.is_legacy(own):
         names = own.get_slot_names()
-        of_all = [own._slots.get(key, {}) for key in map(_var_key, variables)]
+        key_of = keras_api.source("optimizers.legacy.optimizer_v2")._var_key
+        of_all = [own._slots.get(key, {}) for key in map(key_of, variables)]
         return [slots[name] for slots in of_all for name in names if name in slots]
-    numbers = getattr(own, "_index_dict", None)
+    numbers = getattr(own, "_trainable_variables_indices" if KERAS_3 else "_index_dict", None)
     if not numbers:
         return []
     lists = [
         value
         for name, value in vars(own).items()
-        if name != "_variables" and isinstance(value, list) and len(value) == len(numbers)
+        if name not in ("_variables", "_trainable_variables")
+        and isinstance(value, list)
+        and len(value) == len(numbers)
     ]
     places = [numbers.get(own._var_key(variable)) for variable in variables]
     found = [values[place] for values in lists for place in places if place is not None]
-    return [value for value in found if isinstance(value, tf.Variable)]
+    return [plain(value) for value in found if keras_api.is_a_variable(value)]
 
 
 def different_shape(own: list[list[Any]], of_root: list[list[Any]]) -> str:
@@ -119,14 +122,14 @@ def build_optimizer(optimizer: Any, variables: list[tf.Variable]) -> None:
         optimizer: of Keras, a legacy one, wrapped by Horovod or not.
         variables: all variables that it will train, in this order.
     """
-    if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+    if keras_api.is_legacy(optimizer):
         optimizer._create_all_weights(variables)
-    else:
+    elif not (KERAS_3 and optimizer.built):
         optimizer.build(variables)
     helper = getattr(optimizer, "_agg_helper", None)
     if helper is not None:
         for number, variable in enumerate(variables):
-            local_sum = tf.Variable(tf.zeros_like(variable), trainable=False)
+            local_sum = tf.Variable(tf.zeros_like(plain(variable)), trainable=False)
             helper.locally_aggregated_grads.setdefault(number, local_sum)
 
 
@@ -140,7 +143,7 @@ def counts_in_python(optimizer: Any) -> bool:
 
     Its updates depend on that number, so its steps have to be traced as often as before.
     """
-    return isinstance(inner(optimizer), tf.keras.optimizers.Nadam)
+    return not KERAS_3 and isinstance(inner(optimizer), tf.keras.optimizers.Nadam)
 
 
 def make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
@@ -178,7 +181,8 @@ def _make_step_variables(model: tf.keras.Model, iterator: Any) -> None:
 
 def byte_count(variables: Iterable[tf.Variable]) -> int:
     """Returns the bytes of all variables' contents together."""
-    return sum(variable.shape.num_elements() * variable.dtype.size for variable in variables)
+    every = map(plain, variables)
+    return sum(variable.shape.num_elements() * variable.dtype.size for variable in every)
 
 
 def read(variables: Iterable[tf.Variable]) -> dict[str, np.ndarray]:
@@ -207,7 +211,7 @@ def kinds(
             not count.
         own: variables that differ from rank to rank.
     """
-    sorts = {id(variable): Kind.WEIGHT for variable in weights if variable.trainable}
+    sorts = {id(plain(variable)): Kind.WEIGHT for variable in weights if variable.trainable}
     sorts |= {id(variable): Kind.OWN for variable in own}
     return {
         f"{number}:{variable.name}": sorts[id(variable)]
@@ -249,10 +253,11 @@ def matched(
 
 
 def unique(*groups: Iterable[tf.Variable]) -> list[tf.Variable]:
-    """Returns the variables of all groups in order, each once."""
-    return list({id(variable): variable for group in groups for variable in group}.values())
+    """Returns the variables of all groups in order, each once, as TensorFlow's own."""
+    every = [plain(variable) for group in groups for variable in group]
+    return list({id(variable): variable for variable in every}.values())
 
 
 def _tracked(root: Any) -> list[tf.Variable]:
     found = tf.train.TrackableView(root).descendants()
-    return [item for item in found if isinstance(item, tf.Variable)]
+    return [plain(item) for item in found if keras_api.is_a_variable(item)]

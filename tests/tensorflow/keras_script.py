@@ -11,6 +11,7 @@ import tensorflow as tf
 from fake_worker import FakeWorker, Killed
 
 from hvd_ft.tensorflow import averages, draws, made_variables
+from hvd_ft.tensorflow.keras_api import is_a_variable, plain
 
 keras = tf.keras
 _KEYS = itertools.count()  # a process has one of its own
@@ -59,7 +60,7 @@ class Recording(keras.Sequential):
 def make_model(layers: Sequence[Any] = (), **compile_args: Any) -> keras.Model:
     inner = layers or [keras.layers.Dense(4), keras.layers.BatchNormalization()]
     model = Recording([*inner, keras.layers.Dense(1)])
-    model.seen = []
+    vars(model)["seen"] = []  # not of Keras, which would keep an eye on it
     options: dict[str, Any] = {"optimizer": keras.optimizers.Adam(0.05)} | compile_args
     model.compile(loss="mse", metrics=["mae"], **options)
     return model
@@ -74,7 +75,7 @@ def everything(*roots: Any) -> list[np.ndarray]:
     found: dict[int, Any] = {}
     for root in filter(None, [*roots, *optimizers]):
         items = tf.train.TrackableView(root).descendants()
-        found |= {id(item): item for item in items if isinstance(item, tf.Variable)}
+        found |= {id(item): plain(item) for item in items if is_a_variable(item)}
         helper = getattr(root, "_agg_helper", None)
         sums = [] if helper is None else helper.locally_aggregated_grads.values()
         found |= {id(item): item for item in sums}
@@ -138,6 +139,7 @@ class Reordered(keras.utils.Sequence):
     """Batches in another order in each epoch, with noise on them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._order = np.arange(SAMPLES)
         self.on_epoch_end()
 

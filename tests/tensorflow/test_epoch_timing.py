@@ -95,6 +95,7 @@ def test_a_session_is_timed_by_its_global_step(
     alone: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tf = pytest.importorskip("tensorflow")
+    pytest.importorskip("tensorflow_estimator")
     from hvd_ft.tensorflow.estimator import EpochTiming
 
     path = tmp_path / "laps.csv"

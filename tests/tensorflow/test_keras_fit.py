@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +35,7 @@ from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
 from hvd_ft.tensorflow import fit_loop  # noqa: E402
 from hvd_ft.tensorflow.data import carries_state  # noqa: E402
+from hvd_ft.tensorflow.keras_api import KERAS_3  # noqa: E402
 from hvd_ft.tensorflow.variables import fit_variables  # noqa: E402
 from hvd_ft.worker import shared_contents, snapshot_interval, snapshot_writer  # noqa: E402
 from hvd_ft.worker.snapshot_interval import FIRST_STEPS  # noqa: E402
@@ -76,6 +78,28 @@ def train(
 def killed(data: str, arena: FakeArena, number: int, after: int, **args: Any) -> None:
     with incarnation(arena, number) as worker, pytest.raises(Killed):
         train(data, worker, after, **args)
+
+
+WAYS_TO_COMPILE: dict[str, Callable[[], dict[str, Any]]] = {
+    "loss_scale": lambda: {
+        "optimizer": keras.mixed_precision.LossScaleOptimizer(keras.optimizers.Adam())
+    },
+    "eager": lambda: {"run_eagerly": True},
+    "steps_per_execution": lambda: {"steps_per_execution": 3},
+}
+if KERAS_3:
+    WAYS_TO_COMPILE |= {
+        "averages": lambda: {
+            "optimizer": keras.optimizers.Adam(0.05, use_ema=True, ema_overwrite_frequency=4)
+        },
+        "accumulation": lambda: {
+            "optimizer": keras.optimizers.Adam(0.05, gradient_accumulation_steps=4)
+        },
+    }
+else:
+    WAYS_TO_COMPILE["legacy"] = lambda: {
+        "optimizer": keras.optimizers.legacy.SGD(0.01, momentum=0.9)
+    }
 
 
 @cache
@@ -201,17 +225,9 @@ def test_no_snapshot_at_the_end_of_an_epoch_of_unknown_length() -> None:
 
 
 @pytest.mark.shows
-@pytest.mark.parametrize(
-    "compile_args",
-    [
-        lambda: {"optimizer": keras.optimizers.legacy.SGD(0.01, momentum=0.9)},
-        lambda: {"optimizer": keras.mixed_precision.LossScaleOptimizer(keras.optimizers.Adam())},
-        lambda: {"run_eagerly": True},
-        lambda: {"steps_per_execution": 3},
-    ],
-    ids=["legacy", "loss_scale", "eager", "steps_per_execution"],
-)
-def test_ways_to_compile(compile_args: Callable[[], dict[str, Any]]) -> None:
+@pytest.mark.parametrize("way", WAYS_TO_COMPILE)
+def test_ways_to_compile(way: str) -> None:
+    compile_args = WAYS_TO_COMPILE[way]
     with incarnation(FakeArena(), 0) as worker:
         model, history = train("reshuffle", worker, None, compile_args=compile_args)
     again, resumed_history, worker = resumed("reshuffle", kill_after=6, compile_args=compile_args)
@@ -253,12 +269,22 @@ def test_whole_passes_are_drawn_again_only_where_needed() -> None:
     assert carrying == {"repeat", "repeat_in_epoch", "cache", "generator", "sequence"}
 
 
+@contextmanager
+def random_generators() -> Iterator[None]:
+    """Lets layers have generators of their own, as those of Keras 3 always have."""
+    if KERAS_3:
+        yield
+        return
+    keras.backend.experimental.enable_tf_random_generator()
+    yield
+    keras.backend.experimental.disable_tf_random_generator()
+
+
 def two_fits(data: str, worker: FakeWorker, kill_after: int | None) -> tuple[Any, ...]:
     """Fits that share their data, stop early, and draw random numbers in between."""
     fresh_process()
-    keras.backend.experimental.enable_tf_random_generator()
-    model = make_model(layers=[keras.layers.Dense(4), keras.layers.Dropout(0.5)])
-    keras.backend.experimental.disable_tf_random_generator()
+    with random_generators():
+        model = make_model(layers=[keras.layers.Dense(4), keras.layers.Dropout(0.5)])
     common = DATA[data]()
     job = Job(worker, kill_after)
     results: list[Any] = []
@@ -383,7 +409,7 @@ def test_another_model_is_refused() -> None:
     killed("reshuffle", arena, 0, 5)
     with (
         incarnation(arena, 1) as worker,
-        pytest.raises(HvdFtError, match="the snapshot has 27 variables"),
+        pytest.raises(HvdFtError, match=r"the snapshot has \d+ variables"),
     ):
         train("reshuffle", worker, None, compile_args=lambda: {"optimizer": keras.optimizers.SGD()})
 
