@@ -20,6 +20,7 @@ os.environ["COLUMNS"] = "96"  # before argparse looks
 import msgspec
 
 from hvd_ft import cli
+from hvd_ft.installed import support
 from hvd_ft.job.settings import GROUPS, variables
 from hvd_ft.page.server import PageState
 from hvd_ft.status.flight_record import FlightRecord
@@ -255,6 +256,34 @@ def messages_page() -> str:
     return "\n".join(parts)
 
 
+def supported_page() -> str:
+    """Returns the page of combinations in which the tests have passed."""
+    known = sorted(support.tested())
+    pythons = sorted({each.lines[2] for each in known})
+    rows: dict[str, dict[tuple[int, int], str]] = {}
+    for each in known:
+        row = rows.setdefault(str(each).rpartition(",")[0], {})
+        row[each.lines[2]] = f"tested ({each.python})"
+    titles = ["TensorFlow and Keras", *(f"Python {python[0]}.{python[1]}" for python in pythons)]
+    parts = [
+        _NOTE + "# Supported combinations",
+        "A combination is *tested* where `make tested` has run the tests of TensorFlow and Keras, "
+        "and all of them passed. It is expected to work with another last number of one of its "
+        "versions. `hvdft check` names the combination that is installed, and says what is known "
+        "of it. PyTorch needs none of them; see the [how-to](../how-to/pytorch.md).",
+        _table(
+            titles,
+            [[name, *(row.get(p, "not tested") for p in pythons)] for name, row in rows.items()],
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(titles: list[str], rows: list[list[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def status_schema() -> str:
     """Returns the JSON schema of `hvdft status --json`."""
     return _schema(JobStatus)
@@ -293,6 +322,7 @@ PAGES = {
     "settings.md": settings_page,
     "cli.md": commands_page,
     "messages.md": messages_page,
+    "supported.md": supported_page,
     "status.schema.json": status_schema,
     "flight_record.schema.json": flight_schema,
     "page.schema.json": page_schema,
