@@ -91,7 +91,8 @@ def _state(logger: Any) -> dict[str, Any] | None:
 
 def _read(logger: Any) -> str:
     """Returns a logger's file; "" if there is none."""
-    logger.csv_file.flush()
+    if not getattr(logger.csv_file, "closed", False):  # Keras 3's, at the end of fit
+        logger.csv_file.flush()
     if not tf.io.gfile.exists(logger.filename):
         return ""
     with tf.io.gfile.GFile(logger.filename) as file:

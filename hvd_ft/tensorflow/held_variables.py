@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from hvd_ft.system.say import say
-from hvd_ft.tensorflow import made_variables
+from hvd_ft.tensorflow import keras_api, made_variables
 from hvd_ft.tensorflow.made_variables import Identity
 from hvd_ft.worker import training_loop
 
@@ -48,7 +48,7 @@ class HeldVariables:
                 form = _form(value)
                 if form is not None and (held := _identities(form)) and held <= kept:
                     found[key][name] = form
-                elif isinstance(value, tf.Module) and name != "model":
+                elif isinstance(value, keras_api.MODULES) and name not in ("model", "_model"):
                     _look_at_module(type(callback).__name__, name, value)
         return found
 
@@ -116,9 +116,9 @@ def _made_again(form: Any, contents: Mapping[Identity, np.ndarray]) -> Any:
     return items if form[0] == "list" else tuple(items)
 
 
-def _look_at_module(callback: str, name: str, module: tf.Module) -> None:
+def _look_at_module(callback: str, name: str, module: Any) -> None:
     phase = training_loop.phase()
-    identities = map(made_variables.made.identity, module.variables)
+    identities = map(made_variables.made.identity, keras_api.plain_all(module.variables))
     if any(each is not None and each.phase == phase for each in identities):
         _say_it_is_made_late(f"{callback}.{name}", type(module).__name__)
 

@@ -120,9 +120,11 @@ class Fit(FitCall):
 
     def trace(self, train_function: Any, iterator: DataIterator) -> None:
         step = self.traced(train_function)
-        if not hasattr(step, "get_concrete_function"):  # run_eagerly
-            step = tf.function(step, autograph=False)
-        step.get_concrete_function(tf.data.IteratorSpec(self.dataset.element_spec))
+        batch = self.dataset.element_spec
+        if hasattr(step, "get_concrete_function"):
+            step.get_concrete_function(tf.data.IteratorSpec(batch))
+        else:  # run_eagerly
+            self._model._symbolic_build(data_batch=batch)
 
 
 class _Start(keras.callbacks.Callback):
@@ -130,7 +132,7 @@ class _Start(keras.callbacks.Callback):
 
     def __init__(self, model: Any, begin: Callable[[], None]) -> None:
         super().__init__()
-        self._of = model
+        self.set_model(model)
         self._begin = begin
         self.tested = 0
 
@@ -138,10 +140,10 @@ class _Start(keras.callbacks.Callback):
         self._begin()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._of._initial_epoch = None  # a later fit has its own
+        self.model._initial_epoch = None  # a later fit has its own
 
     def on_train_end(self, logs: Any = None) -> None:
-        self._of._initial_epoch = None
+        self.model._initial_epoch = None
 
     def on_test_begin(self, logs: Any = None) -> None:
         self.tested = 0

@@ -26,6 +26,10 @@ def source(name: str) -> Any:
 
 # Objects among a layer's attributes that hold the state of a random generator.
 RandomGenerator = keras.random.SeedGenerator if KERAS_3 else source("backend").RandomGenerator
+# What has variables and is no variable itself.
+MODULES: tuple[type, ...] = (tf.Module,)
+if KERAS_3:
+    MODULES += (keras.Layer, keras.metrics.Metric, keras.optimizers.Optimizer)
 
 
 def plain(variable: Any) -> Any:

@@ -17,7 +17,7 @@ def model_variables(model: tf.keras.Model) -> list[tf.Variable]:
     """Returns all variables of a Keras model, including its optimizer and its random generators."""
     return unique(
         [*model.variables, *_tracked(model)],
-        optimizer_variables(model.optimizer) if model.optimizer else [],
+        optimizer_variables(optimizer) if (optimizer := _optimizer(model)) else [],
         generator_variables(model),
         [] if KERAS_3 else [model._train_counter],
     )
@@ -31,7 +31,16 @@ def generator_variables(model: tf.keras.Model) -> list[tf.Variable]:
         for value in vars(layer).values()
         if isinstance(value, RandomGenerator | tf.random.Generator)
     ]
-    return unique(*(_tracked(generator) for generator in generators))
+    return unique(*map(_states, generators))
+
+
+def _states(generator: Any) -> list[Any]:
+    own = isinstance(generator, tf.random.Generator) or not KERAS_3
+    return _tracked(generator) if own else [generator.state]
+
+
+def _optimizer(model: tf.keras.Model) -> Any:
+    return getattr(model, "optimizer", None)  # a model of Keras 3 has none before `compile`
 
 
 def optimizer_variables(optimizer: Any) -> list[tf.Variable]:
@@ -56,7 +65,7 @@ def own_variables(model: tf.keras.Model) -> list[tf.Variable]:
     Batch statistics are not among them, because a layer does not tell which of its variables they
     are.
     """
-    sums = local_sums(model.optimizer) if model.optimizer else []
+    sums = local_sums(optimizer) if (optimizer := _optimizer(model)) else []
     return unique(generator_variables(model), _metric_variables(model), sums)
 
 

@@ -11,9 +11,9 @@ def fit(epoch: int, begin: int, step: int, passes: list[int], *, done: bool = Fa
 
 def test_a_fit_goes_on_where_as_much_data_is_drawn() -> None:
     half = of_fit(fit(2, 20, 6, [0, 10, 20]), (4, 2), 20)
-    assert half == fit(2, 20, 12, [20]) | {"validations": []}
+    assert half == fit(2, 20, 12, [20]) | {"validations": [], "lengths": []}
     twice = of_fit(fit(2, 20, 6, [0, 10, 20]), (2, 4), 5)
-    assert twice == fit(2, 20, 3, [20]) | {"validations": []}
+    assert twice == fit(2, 20, 3, [20]) | {"validations": [], "lengths": []}
     # One pass over data that repeats.
     repeated = of_fit(fit(2, 20, 6, [0]), (4, 2), 20)
     assert repeated["passes"] == [32 - 52]
@@ -21,7 +21,7 @@ def test_a_fit_goes_on_where_as_much_data_is_drawn() -> None:
 
 def test_an_epoch_may_be_over() -> None:
     over = of_fit(fit(2, 20, 9, [0, 10, 20]), (4, 3), 12)
-    assert over == fit(3, 32, 0, [32]) | {"validations": []}
+    assert over == fit(3, 32, 0, [32]) | {"validations": [], "lengths": []}
     done = of_fit(fit(2, 20, 10, [0, 10, 20], done=True), (4, 3), 13)
     assert (done["epoch"], done["done"]) == (2, True)
 
