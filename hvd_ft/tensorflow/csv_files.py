@@ -19,6 +19,8 @@ from hvd_ft.native.core import Worker
 from hvd_ft.system.json_text import read_json_as
 from hvd_ft.system.say import say
 from hvd_ft.system.writable import write_file
+from hvd_ft.tensorflow import keras_api
+from hvd_ft.tensorflow.keras_api import KERAS_3
 
 
 class CsvFiles:
@@ -104,6 +106,7 @@ def _write(logger: Any, text: str) -> None:
     logger.csv_file.close()
     with tf.io.gfile.GFile(logger.filename, "w") as file:
         file.write(text)
-    logger.csv_file = tf.io.gfile.GFile(logger.filename, "a")
+    open_as_keras = keras_api.source("utils.file_utils").File if KERAS_3 else tf.io.gfile.GFile
+    logger.csv_file = open_as_keras(logger.filename, "a")
     if logger.append:  # as on_train_begin, which may have seen a dead process's file
         logger.append_header = not text

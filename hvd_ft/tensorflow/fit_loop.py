@@ -370,6 +370,6 @@ def _own_train_function(model: keras.Model) -> Callable[[DataIterator], Any]:
 def _say_what_is_not_repeated(data: str) -> None:
     say(
         f"fit reads its data ({data}) by several workers, which draw random numbers in an "
-        "order of their own, so any it draws will differ after a restart: give fit workers=1, "
-        "use_multiprocessing=False"
+        "order of their own, so any it draws will differ after a restart: give fit, or in Keras 3 "
+        "the data, workers=1, use_multiprocessing=False"
     )

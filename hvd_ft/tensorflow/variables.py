@@ -220,7 +220,7 @@ def kinds(
             not count.
         own: variables that differ from rank to rank.
     """
-    sorts = {id(plain(variable)): Kind.WEIGHT for variable in weights if variable.trainable}
+    sorts = {id(variable): Kind.WEIGHT for variable in map(plain, weights) if variable.trainable}
     sorts |= {id(variable): Kind.OWN for variable in own}
     return {
         f"{number}:{variable.name}": sorts[id(variable)]

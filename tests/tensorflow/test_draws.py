@@ -13,6 +13,7 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow", reason="Horovod is not built")
 
 from hvd_ft.tensorflow.draws import draws, keep_draws, restore_draws  # noqa: E402
+from hvd_ft.tensorflow.keras_api import KERAS_3  # noqa: E402
 
 random = tf.random
 SHAPE = [2000]
@@ -111,6 +112,8 @@ def test_functions_that_draw_can_be_saved(tmp_path: Path) -> None:
     [loaded] = tf.saved_model.load(str(tmp_path / "module")).signatures.values()
     results = [next(iter(loaded(tf.ones([64])).values())) for _ in range(2)]
     assert not np.array_equal(*results)
+    if KERAS_3:
+        return  # its layers draw by generators of their own
     model = tf.keras.Sequential([tf.keras.layers.Dropout(0.5, input_shape=(64,))])
     model(tf.ones([1, 64]), training=True)
     model.save(tmp_path / "model")

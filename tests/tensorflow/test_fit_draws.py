@@ -25,6 +25,7 @@ from keras_script import (  # noqa: E402
 )
 
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
+from hvd_ft.tensorflow.keras_api import KERAS_3  # noqa: E402
 
 keras = tf.keras
 pytestmark = [  # job: they take as long as one
@@ -110,7 +111,11 @@ def test_images_that_are_changed_at_random_are_so_again(options: dict[str, int])
 
 
 def test_data_that_is_read_by_several_workers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    data = {**DATA["sequence"](), "workers": 2}
+    data = DATA["sequence"]()
+    if KERAS_3:
+        data["x"].workers = 2
+    else:
+        data["workers"] = 2
     with incarnation(FakeArena(), 0):
         make_model().fit(**data, verbose=0, callbacks=[hvd_callbacks.FaultTolerance()])
     [line] = capsys.readouterr().err.splitlines()

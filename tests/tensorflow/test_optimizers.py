@@ -29,6 +29,7 @@ OPTIONS = {
     "SGD": {"momentum": 0.9, "nesterov": True},
 }
 
+VARIABLE = tf.keras.Variable if KERAS_3 else tf.Variable
 AROUND_OTHERS = [KERAS.LossScaleOptimizer, KERAS.MultiOptimizer] if KERAS_3 else []
 
 
@@ -51,13 +52,13 @@ def test_every_optimizer_of_keras(module: Any) -> None:
     assert len(found) >= 8, found
     for kind in found:
         options = OPTIONS.get(kind.__name__, {})
-        first, weights = kind(learning_rate=0.05, **options), tf.Variable(tf.ones([2, 3]))
+        first, weights = kind(learning_rate=0.05, **options), VARIABLE(np.ones([2, 3], np.float32))
         train(first, weights, range(3))
         kept = read(unique([weights], optimizer_variables(first)))
         kept = {name: array.copy() for name, array in kept.items()}
         train(first, weights, range(3, 6))
         # The other process.
-        second, others = kind(learning_rate=0.05, **options), tf.Variable(tf.zeros([2, 3]))
+        second, others = kind(learning_rate=0.05, **options), VARIABLE(np.zeros([2, 3], np.float32))
         build_optimizer(second, [others])
         restore(unique([others], optimizer_variables(second)), kept)
         train(second, others, range(3, 6))

@@ -28,6 +28,7 @@ from hvd_ft.tensorflow import (  # noqa: E402
     other_variables,
 )
 from hvd_ft.tensorflow import state as state_module  # noqa: E402
+from hvd_ft.tensorflow.keras_api import KERAS_3, plain_all  # noqa: E402
 from hvd_ft.tensorflow.state import State  # noqa: E402
 from hvd_ft.worker import resumed, shared_contents  # noqa: E402
 
@@ -72,11 +73,11 @@ class Averaged(keras.Sequential):
         x, y = data
         with tf.GradientTape() as tape:
             predicted = self(x, training=True)
-            loss = self.compiled_loss(y, predicted) * self.beta
-        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
-        self.ema.apply(self.trainable_variables)
-        self.compiled_metrics.update_state(y, predicted)
-        return {metric.name: metric.result() for metric in self.metrics}
+            loss = self.compute_loss(x, y, predicted) * self.beta
+        weights = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        self.ema.apply(plain_all(self.trainable_variables))
+        return self.compute_metrics(x, y, predicted, None)
 
 
 class Averages(keras.callbacks.Callback):
@@ -89,7 +90,7 @@ class Averages(keras.callbacks.Callback):
         self.seen = tf.keras.metrics.Mean()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        weights = self.model.trainable_variables
+        weights = plain_all(self.model.trainable_variables)
         if self.best is None:
             self.best = [tf.Variable(weight) for weight in weights], 3
         else:
@@ -236,6 +237,7 @@ def epochs_of_batches(worker: FakeWorker, kill_at: int | None) -> list[Any]:
     return [weight, ema.average(weight), told]
 
 
+@pytest.mark.skipif(KERAS_3, reason="Keras 3 resets metrics before each batch")
 @pytest.mark.shows
 @pytest.mark.parametrize("kills", [(3, 2), (7, 7), (8, 6)])
 def test_metrics_of_train_on_batch(kills: tuple[int, ...]) -> None:

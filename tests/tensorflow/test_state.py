@@ -15,6 +15,7 @@ from keras_script import assert_same, draw_of_all, everything, fresh_process  # 
 
 from hvd_ft.errors import HvdFtError  # noqa: E402
 from hvd_ft.tensorflow import state as state_module  # noqa: E402
+from hvd_ft.tensorflow.keras_api import KERAS_3  # noqa: E402
 from hvd_ft.tensorflow.state import State  # noqa: E402
 from hvd_ft.tensorflow.variables import build_optimizer, different_shape, read  # noqa: E402
 from hvd_ft.worker.divergence_rule import Kind  # noqa: E402
@@ -180,8 +181,11 @@ def test_sync_broadcasts_slots_and_values(broadcasts: list[int]) -> None:
     assert (state.lr, state.epoch, state.batch) == (0.1, 0, 0)
 
 
+LEGACY = None if KERAS_3 else keras.optimizers.legacy
+
+
 def optimizers() -> list[Any]:
-    kinds = [keras.optimizers.Adam, keras.optimizers.legacy.Adam]
+    kinds = [keras.optimizers.Adam, keras.optimizers.Nadam if KERAS_3 else LEGACY.Adam]
     return [*(kind() for kind in kinds), keras.optimizers.SGD(momentum=0.9)]
 
 

@@ -21,10 +21,12 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2  # noqa: E402
 from tensorflow.python.saved_model import loader_impl  # noqa: E402
 
 from hvd_ft.tensorflow import callbacks as hvd_callbacks  # noqa: E402
+from hvd_ft.tensorflow.keras_api import KERAS_3  # noqa: E402
 
 keras = tf.keras
 EPOCHS = 2
 pytestmark = [  # job: they take as long as one
+    pytest.mark.skipif(KERAS_3, reason="these are the formats of Keras 2"),
     pytest.mark.job,
     pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5", "ignore:.*deprecat"),
 ]
