@@ -243,7 +243,7 @@ FAULTS = [
         cheap=True,
     ),
     Fault("host-withdrawn", _withdraw_host, (" less); starting",), Setting.IN_PLACE),
-    Fault("host-found", _find_host, (" more); starting", " more): going on"), Setting.IN_PLACE),
+    Fault("host-found", _find_host, (" more); starting", " more): continuing"), Setting.IN_PLACE),
     Fault("host-silent", _cut_and_heal, ("answers again after",), Setting.WAITS),
     Fault(
         "host-gone",
