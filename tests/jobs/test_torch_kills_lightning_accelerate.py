@@ -58,6 +58,7 @@ def nodes() -> Iterator[Cluster]:
 def test_a_spare_host_takes_the_place_of_a_lost_one(
     nodes: Cluster, once: Once, tmp_path: Path, client: str
 ) -> None:
+    expected = undisturbed(nodes, once, client, work(client))  # while all nodes are up
     script, *words = work(client)
     command = [*PYTHON, str(SCRIPTS / script), *words, str(tmp_path)]
     killed = tmp_path / "killed"  # the job does not end before
@@ -69,4 +70,4 @@ def test_a_spare_host_takes_the_place_of_a_lost_one(
     assert code == 0, err
     assert "2 continue" in err, err
     found = sorted(re.findall(r"^RESULT (\d) \d (\S+) (\S+)$", out, re.MULTILINE))
-    assert repr(found) == undisturbed(nodes, once, client, work(client))
+    assert repr(found) == expected

@@ -195,7 +195,10 @@ def test_accelerate_gets_the_jobs_ranks(monkeypatch: pytest.MonkeyPatch) -> None
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     for name in names:
         monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("MASTER_ADDR", "")
+    monkeypatch.delenv("MASTER_ADDR")
     assert job._backend(None, cpu=True) == ("hvd_ft", "CPUs")
+    assert os.environ["MASTER_ADDR"], "Accelerate refuses several hosts without it"
     assert [os.environ[name] for name in names] == ["5", "8", "1", "4"]
     with pytest.raises(HvdFtError, match="does not survive the death of a rank"):
         job._backend(None, backend="gloo")

@@ -56,4 +56,6 @@ def _backend(_: Any, cpu: bool = False, sagemaker: bool = False, backend: str | 
         "LOCAL_WORLD_SIZE": hvd.local_size(),
     }
     os.environ.update({name: str(number) for name, number in names.items()})
+    # Accelerate asks for it on several hosts; the ranks of a job meet without it.
+    os.environ.setdefault("MASTER_ADDR", "localhost")
     return NAME, DistributedType.MULTI_CPU
