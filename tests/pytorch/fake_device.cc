@@ -99,7 +99,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
 }
 
 const at::Tensor& resize_it(const at::Tensor& self, at::IntArrayRef size,
-                         std::optional<at::MemoryFormat>) {
+                            std::optional<at::MemoryFormat>) {
   if (self.sizes() == size) return self;
   const size_t bytes = c10::multiply_integers(size) * self.itemsize();
   c10::Storage storage = self.storage();
