@@ -65,7 +65,7 @@ BARE_DRILLS = {
         *("rank=0,incarnation=2,point=reduce", "rank=1,incarnation=2,op=40,signal=TERM"),
     ],
     "recovery and end": [
-        *("rank=0,op=22", "rank=1,op=28"),
+        *("rank=0,point=executed,op=22", "rank=1,point=executed,op=28"),
         *("rank=0,incarnation=1,point=replay", "rank=1,incarnation=1,point=replay"),
         "rank=0,incarnation=2,point=copy_out,op=44",
         *("rank=0,incarnation=3,point=end", "rank=1,incarnation=2,point=exit"),
