@@ -62,7 +62,7 @@ def test_min_np_takes_its_hosts_from_the_allocation(
     give(monkeypatch, {**SLURM, "SLURM_JOB_NODELIST": "localhost,127.0.0.1"})
     taken: list[tuple[Job, Hosts]] = []
 
-    def run(resolved: ResolvedJob, hosts: Hosts, displays: object, page: object) -> int:
+    def run(resolved: ResolvedJob, hosts: Hosts, *shown: object) -> int:
         taken.append((resolved.job, hosts))
         return 0
 

@@ -89,7 +89,7 @@ def test_hvdft_run_sets_it_for_its_job(
 ) -> None:
     jobs: list[tuple[str, ...]] = []
 
-    def launch(started: job.ResolvedJob, display: object, page: object) -> int:
+    def launch(started: job.ResolvedJob, display: object, **shown: object) -> int:
         jobs.append(tuple(started.environment[name] for name in SETTINGS))
         return 7
 

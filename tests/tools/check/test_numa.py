@@ -165,8 +165,10 @@ import numpy as np
 from hvd_ft.p2p import ft_recv, ft_send, rank
 
 if rank() == 1:
+    ft_send(np.ones(1), 0)
     ft_recv(None, 0)
 else:
+    ft_recv(None, 1)  # until then it may not have begun
     subprocess.run([sys.executable, "-m", "hvd_ft.cli", "check", "--numa"], check=True)
     ft_send(np.ones(1), 1)
 """
