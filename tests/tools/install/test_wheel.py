@@ -26,7 +26,7 @@ CHECKS = [
     "libhvd_ft.so",
     "libhvdft_mpi.so",
 ]
-CHECKS += ["libhvdft_mpi.so loads", "Horovod loads", "two ranks"]
+CHECKS += ["combination", "libhvdft_mpi.so loads", "Horovod loads", "two ranks"]
 
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
