@@ -25,7 +25,6 @@ from hvd_ft.job.settings import GROUPS, variables
 from hvd_ft.page.server import PageState
 from hvd_ft.status.flight_record import FlightRecord
 from hvd_ft.status.snapshot import JobStatus
-from hvd_ft.system.command_line import Parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hvd_ft"
@@ -102,14 +101,6 @@ def settings_page() -> str:
     )
 
 
-def _commands(parser: Parser) -> Iterator[Parser]:
-    yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                yield from _commands(command)
-
-
 def commands_page() -> str:
     """Returns the page of the command line: every command's help."""
     intro = (
@@ -117,7 +108,7 @@ def commands_page() -> str:
         "by `hvdft run --help-all`."
     )
     parts = [_NOTE, "# Commands", "", intro, ""]
-    for parser in _commands(cli.parser()):
+    for parser in cli.parser().every():
         parts += [f"## {parser.prog}", "", "```", parser.format_all().rstrip(), "```", ""]
     return "\n".join(parts)
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any, NoReturn
-
 from hvd_ft import __version__
 from hvd_ft.installed.frameworks import FRAMEWORKS
 from hvd_ft.installed.horovod_source import HOROVOD_VERSION, built_for
-from hvd_ft.system.say import answer
 
 
 def build_summary() -> str:
@@ -42,12 +38,3 @@ def build_summary() -> str:
         lines += ["", f"Available {title}:"]
         lines += [f"    [{'X' if there else ' '}] {name}" for name, there in entries]
     return "\n".join(lines)
-
-
-class ShowBuild(argparse.Action):
-    """Prints the summary and ends the process."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        """As in argparse."""
-        answer(build_summary())
-        parser.exit()

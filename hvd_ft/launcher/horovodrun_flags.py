@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from hvd_ft.errors import HvdFtError
-from hvd_ft.installed.build_summary import ShowBuild
+from hvd_ft.installed.build_summary import build_summary
 from hvd_ft.mpi.variables import through_ssh
 from hvd_ft.system.command_line import Parser, duration, whole
+from hvd_ft.system.say import answer
 
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL")
 _MEBIBYTE = 1 << 20
@@ -56,6 +57,14 @@ _SWITCHES = {
 }
 
 
+class _ShowBuild(argparse.Action):
+    """Prints what Horovod is built with, and ends the process."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        answer(build_summary())
+        parser.exit()
+
+
 class _Note(argparse.Action):
     """Notes a flag that means nothing here, with the reason."""
 
@@ -92,7 +101,7 @@ def add_horovodrun(run: Parser) -> None:
     group.add_argument(
         "--check-build",
         "-cb",
-        action=ShowBuild,
+        action=_ShowBuild,
         nargs=0,
         help="show the frameworks and operations that are built in, and exit",
     )

@@ -50,9 +50,9 @@ class OutputFile:
     def _write_all(self) -> None:
         file = -1
         try:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            file = os.open(self._path, flags, 0o644)
+            file = os.open(self._path, flags, 0o600)
         except OSError as error:
             self._complain(error.strerror or str(error))
         while (data := self._queue.get()) is not None:

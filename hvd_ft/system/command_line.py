@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from hvd_ft.system.nearest import meant
@@ -36,6 +36,14 @@ class Parser(argparse.ArgumentParser):
             text = "show all flags, those for experts too, and exit"
             self.add_argument("--help-all", action=_HelpAll, nargs=0, help=text)
         self._experts += flags
+
+    def every(self) -> "Iterator[Parser]":
+        """Yields this parser and those of all commands below it."""
+        yield self
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for command in action.choices.values():
+                    yield from command.every()
 
     def format_help(self) -> str:
         """Returns the help, without the flags for experts."""

@@ -68,6 +68,8 @@ def test_lines_are_marked_and_copied_to_files(tmp_path: Path) -> None:
         relay.close()
     assert (folder / "stdout").read_text() == "one\nunfinished"
     assert (folder / "stderr").read_text() == "error\n"
+    modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "stdout")]
+    assert modes == [0o700, 0o600], "what ranks print is their user's only"
 
 
 def test_the_time_stands_before_the_rank_as_with_horovodrun() -> None:

@@ -22,7 +22,7 @@ class JobFacts:
         led: whether the job has a record, so that there can be two launchers.
         may_shrink: whether it ends when a host is lost for which there is no spare host, instead of
             waiting for it: it continues with fewer ranks.
-        least_in_place: the number of ranks with which it goes on in its processes when others
+        least_in_place: the number of ranks with which it continues in its processes when others
             leave; None: ranks do not leave a running job.
         warm: whether warm spares wait on rank 0's host.
         bootstrap: how Hydra starts processes on other hosts.

@@ -51,11 +51,6 @@ def _copied(value: Any, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]) ->
 
 
 def _flat(value: Any) -> list[torch.Tensor]:
-    return [value] if isinstance(value, torch.Tensor) else _of_lists(value)
-
-
-def _of_lists(value: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for each in value:
-        found += _of_lists(each) if isinstance(each, list) else [each]
-    return found
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for each in value for tensor in _flat(each)]
