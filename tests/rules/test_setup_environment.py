@@ -1,6 +1,7 @@
 """`make setup`: which environment it makes, and of which packages."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,9 +25,11 @@ def set_up(*arguments: str, tensorflow: str = "", python: str = sys.executable) 
 
 def another_python(version: str) -> str:
     """Returns the program of another Python; skips where it is missing."""
-    found = subprocess.run(["pyenv", "root"], check=False, capture_output=True, text=True)
-    roots = Path(found.stdout.strip() or "/none").glob(f"versions/{version}.*/bin/python{version}")
-    python = next(map(str, roots), None)
+    python = shutil.which(f"python{version}")
+    if shutil.which("pyenv"):  # what stands in PATH then may only say that it is not chosen
+        found = subprocess.run(["pyenv", "root"], check=True, capture_output=True, text=True)
+        programs = Path(found.stdout.strip()).glob(f"versions/{version}.*/bin/python{version}")
+        python = next(map(str, programs), None)
     if python is None:
         pytest.skip(f"Python {version} is not installed")
     return python
